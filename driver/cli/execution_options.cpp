@@ -14,7 +14,7 @@
 #include "driver/cli/device.h"
 #include "driver/cli/shell_words.h"
 #include "driver/core/exit_code.h"
-#include "driver/ranks/allocation.h"
+#include "driver/ranks/launcher.h"
 #include "driver/report/terminal_sink.h"
 
 namespace cp_pool {

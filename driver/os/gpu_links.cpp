@@ -27,11 +27,40 @@ constexpr int kLevelsPerAncestor = 10;
 
 class Library {
  public:
-  // Throws std::runtime_error.
+  // Like all functions it throws std::runtime_error.
   explicit Library(const char* file) : handle_(::dlopen(file, RTLD_NOW | RTLD_LOCAL), [](void* h) { ::dlclose(h); }) {
     if (!handle_) throw std::runtime_error(fmt::format("{} cannot be loaded", file));
+    call("nvmlInit_v2");
+  }
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+  ~Library() {
+    try {
+      call("nvmlShutdown");
+    } catch (const std::runtime_error&) {  // harmless, since all questions have been answered
+    }
   }
 
+  [[nodiscard]] Device device(const std::string& name) const {
+    Device out = nullptr;
+    if (const auto number = parse_number<unsigned>(name)) {
+      call("nvmlDeviceGetHandleByIndex_v2", *number, &out);
+    } else {
+      call("nvmlDeviceGetHandleByUUID", name.c_str(), &out);
+    }
+    return out;
+  }
+
+  [[nodiscard]] int distance(Device one, Device other) const {
+    int status = 0;
+    call("nvmlDeviceGetP2PStatus", one, other, kByNvlink, &status);
+    if (status == kP2pOk) return 0;
+    int level = 0;
+    call("nvmlDeviceGetTopologyCommonAncestor", one, other, &level);
+    return std::max(level / kLevelsPerAncestor, kNearestByPcie);
+  }
+
+ private:
   template <typename... Arguments>
   void call(const char* name, Arguments... arguments) const {
     using Function = int (*)(Arguments...);
@@ -42,43 +71,7 @@ class Library {
     }
   }
 
- private:
   std::unique_ptr<void, void (*)(void*)> handle_;
-};
-
-class Session {
- public:
-  explicit Session(const Library& library) : library_(library) { library_.call("nvmlInit_v2"); }
-  Session(const Session&) = delete;
-  Session& operator=(const Session&) = delete;
-  ~Session() {
-    try {
-      library_.call("nvmlShutdown");
-    } catch (const std::runtime_error&) {  // harmless, since all questions have been answered
-    }
-  }
-
-  [[nodiscard]] Device device(const std::string& name) const {
-    Device out = nullptr;
-    if (const auto number = parse_number<unsigned>(name)) {
-      library_.call("nvmlDeviceGetHandleByIndex_v2", *number, &out);
-    } else {
-      library_.call("nvmlDeviceGetHandleByUUID", name.c_str(), &out);
-    }
-    return out;
-  }
-
-  [[nodiscard]] int distance(Device one, Device other) const {
-    int status = 0;
-    library_.call("nvmlDeviceGetP2PStatus", one, other, kByNvlink, &status);
-    if (status == kP2pOk) return 0;
-    int level = 0;
-    library_.call("nvmlDeviceGetTopologyCommonAncestor", one, other, &level);
-    return std::max(level / kLevelsPerAncestor, kNearestByPcie);
-  }
-
- private:
-  const Library& library_;
 };
 
 // Writes numbers in order, with runs of consecutive ones as "0-3".
@@ -98,12 +91,11 @@ GpuLinks gpu_links(const std::vector<std::string>& names, const char* library) {
   GpuLinks out;
   try {
     const Library nvml(library);
-    const Session session(nvml);
-    const auto devices = mapped(names, [&](const std::string& name) { return session.device(name); });
+    const auto devices = mapped(names, [&](const std::string& name) { return nvml.device(name); });
     std::vector<std::vector<int>> distances(names.size(), std::vector<int>(names.size(), 0));
     for (std::size_t i = 0; i < names.size(); ++i) {
       for (std::size_t j = 0; j < i; ++j) {
-        distances[i][j] = distances[j][i] = session.distance(devices[i], devices[j]);
+        distances[i][j] = distances[j][i] = nvml.distance(devices[i], devices[j]);
       }
     }
     out.distances = std::move(distances);

@@ -43,23 +43,6 @@ std::optional<std::int64_t> count_in_file(const char* file, std::string_view nam
   return count_in(lines, name);
 }
 
-bool machine_is_short() {
-  const auto total = count_in_file("/proc/meminfo", "MemTotal:");
-  const auto available = count_in_file("/proc/meminfo", "MemAvailable:");
-  return total && available && *available < *total / kPart;
-}
-
-// memory.current includes the page cache, which the kernel can drop; so the page cache is subtracted.
-bool group_is_short() {
-  const auto most = number_in("/sys/fs/cgroup/memory.max");
-  const auto used = number_in("/sys/fs/cgroup/memory.current");
-  if (!most || !used || *most <= 0) return false;
-  constexpr const char* kStatistics = "/sys/fs/cgroup/memory.stat";
-  const std::int64_t files =
-      count_in_file(kStatistics, "inactive_file").value_or(0) + count_in_file(kStatistics, "active_file").value_or(0);
-  return *most - (*used - files) < *most / kPart;
-}
-
 }  // namespace
 
 MachineClocks MachineClocks::now() {
@@ -114,7 +97,17 @@ double own_cpu_ms() {
 }
 
 bool memory_is_short() {
-  return machine_is_short() || group_is_short();
+  const auto total = count_in_file("/proc/meminfo", "MemTotal:");
+  const auto available = count_in_file("/proc/meminfo", "MemAvailable:");
+  if (total && available && *available < *total / kPart) return true;
+  const auto most = number_in("/sys/fs/cgroup/memory.max");
+  const auto used = number_in("/sys/fs/cgroup/memory.current");
+  if (!most || !used || *most <= 0) return false;
+  // memory.current includes the page cache, which the kernel can drop; so the page cache is subtracted.
+  constexpr const char* kStatistics = "/sys/fs/cgroup/memory.stat";
+  const std::int64_t files =
+      count_in_file(kStatistics, "inactive_file").value_or(0) + count_in_file(kStatistics, "active_file").value_or(0);
+  return *most - (*used - files) < *most / kPart;
 }
 
 }  // namespace cp_pool

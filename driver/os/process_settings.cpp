@@ -1,8 +1,8 @@
 #include "driver/os/process_settings.h"
 
+#include <cerrno>
 #include <sys/prctl.h>
-
-#include "driver/os/process_tree.h"
+#include <system_error>
 
 namespace cp_pool {
 
@@ -18,7 +18,10 @@ struct sigaction replace_handler(int signal, void (*handler)(int)) {
 
 }  // namespace
 
-ProcessSettings::ProcessSettings() : subreaper_(set_child_subreaper(true)) {
+ProcessSettings::ProcessSettings() {
+  if (::prctl(PR_GET_CHILD_SUBREAPER, &subreaper_) < 0 || ::prctl(PR_SET_CHILD_SUBREAPER, 1) < 0) {
+    throw std::system_error(errno, std::generic_category(), "cannot become a child subreaper");
+  }
   sigpipe_ = replace_handler(SIGPIPE, SIG_IGN);
   sigchld_ = replace_handler(SIGCHLD, SIG_DFL);
 }
@@ -26,16 +29,12 @@ ProcessSettings::ProcessSettings() : subreaper_(set_child_subreaper(true)) {
 ProcessSettings::~ProcessSettings() {
   ::sigaction(SIGPIPE, &sigpipe_, nullptr);
   ::sigaction(SIGCHLD, &sigchld_, nullptr);
-  ::prctl(PR_SET_CHILD_SUBREAPER, subreaper_ ? 1 : 0);
+  ::prctl(PR_SET_CHILD_SUBREAPER, subreaper_);
 }
 
 bool is_ignored(int signal) {
   struct sigaction now{};
   return ::sigaction(signal, nullptr, &now) != 0 || now.sa_handler == SIG_IGN;
-}
-
-void watch_for_hangup(asio::signal_set& signals) {
-  if (!is_ignored(SIGHUP)) signals.add(SIGHUP);
 }
 
 }  // namespace cp_pool

@@ -1,10 +1,7 @@
-// The settings of the driver's process while a run lasts, and the signals that stop a run.
+// The settings of the driver's process while a run lasts.
 #pragma once
 
-#include <chrono>
 #include <csignal>
-
-#include <asio/signal_set.hpp>
 
 namespace cp_pool {
 
@@ -21,16 +18,10 @@ class ProcessSettings {
  private:
   struct sigaction sigpipe_{};
   struct sigaction sigchld_{};
-  bool subreaper_ = false;
+  int subreaper_ = 0;  // whether the process was one before
 };
 
 // Whether the process ignores the signal, as SIGHUP under nohup.
 bool is_ignored(int signal);
-
-// Adds SIGHUP to the signals that stop a run or a service, unless the process ignores it.
-void watch_for_hangup(asio::signal_set& signals);
-
-// Two of these signals within this time count as one: timeout(1) and a terminal's hang-up send two at once.
-inline constexpr std::chrono::milliseconds kSameSignal{100};
 
 }  // namespace cp_pool

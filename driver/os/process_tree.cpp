@@ -1,15 +1,10 @@
 #include "driver/os/process_tree.h"
 
-#include <array>
-#include <cerrno>
 #include <csignal>
 #include <cstdio>
-#include <dirent.h>
-#include <fcntl.h>
-#include <memory>
+#include <filesystem>
 #include <optional>
 #include <set>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <system_error>
@@ -17,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "cases/file_reader.h"
 #include "cases/parse_number.h"
 #include "cases/unique_fd.h"
 #include "driver/os/spawn.h"
@@ -29,14 +25,10 @@ namespace {
 // Returns the contents of a file of /proc/PID. Empty if the file is gone or may not be read: then the process has ended
 // or does not concern the driver.
 std::string read_proc_file(pid_t pid, const char* name) {
-  const UniqueFd fd{::open(fmt::format("/proc/{}/{}", pid, name).c_str(), O_RDONLY | O_CLOEXEC)};
-  std::string out;
-  if (!fd) return out;
-  std::array<char, 4096> buffer{};
-  for (;;) {
-    const ssize_t n = TEMP_FAILURE_RETRY(::read(fd.get(), buffer.data(), buffer.size()));
-    if (n <= 0) return out;
-    out.append(buffer.data(), static_cast<std::size_t>(n));
+  try {
+    return FileReader(fmt::format("/proc/{}/{}", pid, name)).read_all();
+  } catch (const std::system_error&) {
+    return "";
   }
 }
 
@@ -61,21 +53,6 @@ std::optional<ProcessInfo> read_stat(pid_t pid) {
   return out;
 }
 
-std::multimap<pid_t, ProcessInfo> processes_by_parent() {
-  struct CloseDir {
-    void operator()(DIR* dir) const { ::closedir(dir); }
-  };
-  std::multimap<pid_t, ProcessInfo> out;
-  const std::unique_ptr<DIR, CloseDir> proc{::opendir("/proc")};
-  if (!proc) return out;
-  while (const dirent* const entry = ::readdir(proc.get())) {
-    const auto pid = parse_number<pid_t>(static_cast<const char*>(entry->d_name));
-    if (!pid) continue;
-    if (const auto info = read_stat(*pid)) out.emplace(info->parent, *info);
-  }
-  return out;
-}
-
 bool carries_tag(pid_t pid, const std::string& tag) {
   const std::string entry = fmt::format("{}={}", protocol::kEnvTag, tag) + '\0';
   const std::string environment = read_proc_file(pid, "environ");
@@ -96,7 +73,13 @@ void kill_process(const ProcessInfo& target) {
 }  // namespace
 
 std::vector<ProcessInfo> list_descendants(pid_t root) {
-  const auto by_parent = processes_by_parent();
+  std::multimap<pid_t, ProcessInfo> by_parent;
+  std::error_code unreadable;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", unreadable)) {
+    const auto pid = parse_number<pid_t>(entry.path().filename().native());
+    if (!pid) continue;
+    if (const auto info = read_stat(*pid)) by_parent.emplace(info->parent, *info);
+  }
   std::vector<ProcessInfo> out;
   const auto add_children = [&](pid_t parent) {
     const auto [first, last] = by_parent.equal_range(parent);
@@ -139,14 +122,6 @@ std::vector<Leftover> PoolProcesses::describe() {
     out.push_back({process.pid, std::string(1, process.state), read_proc_file(process.pid, "wchan")});
   }
   return out;
-}
-
-bool set_child_subreaper(bool enabled) {
-  int before = 0;
-  if (::prctl(PR_GET_CHILD_SUBREAPER, &before) < 0 || ::prctl(PR_SET_CHILD_SUBREAPER, enabled ? 1 : 0) < 0) {
-    throw std::system_error(errno, std::generic_category(), "cannot become a child subreaper");
-  }
-  return before != 0;
 }
 
 void reap_adopted(const std::function<bool(pid_t)>& is_rank) {

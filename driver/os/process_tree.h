@@ -54,9 +54,6 @@ class PoolProcesses {
   std::map<pid_t, std::uint64_t> known_;  // pid -> start time
 };
 
-// Sets whether this process becomes the parent of its orphaned descendants. Returns the earlier setting.
-bool set_child_subreaper(bool enabled);
-
 // Reaps the zombies among this process's children, except those for which is_rank returns true. Cheap if there are
 // none. It is called after each case, so that orphans of a long-lived pool do not accumulate.
 void reap_adopted(const std::function<bool(pid_t)>& is_rank);

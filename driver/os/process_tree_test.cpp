@@ -6,6 +6,7 @@
 
 #include <gmock/gmock.h>
 
+#include "driver/os/process_settings.h"
 #include "driver/os/spawn.h"
 
 namespace cp_pool {
@@ -16,12 +17,10 @@ using testing::SizeIs;
 
 class ProcessTree : public testing::Test {
  protected:
-  void SetUp() override { before_ = set_child_subreaper(true); }
   void TearDown() override {
     for (const ProcessInfo& process : list_descendants(::getpid())) ::kill(process.pid, SIGKILL);
     while (::waitpid(-1, nullptr, 0) > 0) {
     }
-    set_child_subreaper(before_);
   }
 
   // Starts the script and returns when it has written its first byte.
@@ -40,7 +39,7 @@ class ProcessTree : public testing::Test {
   }
 
  private:
-  bool before_ = false;
+  ProcessSettings settings_;  // the process is a child subreaper
 };
 
 TEST_F(ProcessTree, FindsOnlyTheProcessesOfItsTag) {

@@ -90,20 +90,13 @@ bool set_stdio(const std::array<int, 3>& stdio) {
 
 std::vector<std::string> merged_environment(const SpawnRequest& request) {
   std::vector<std::string> out;
-  const auto add = [&](std::string_view name, std::string text) {
-    const auto replaces = [name](const auto& variable) { return variable.first == name; };
-    const bool dropped = std::ranges::count(request.without, name) > 0;
-    if (!dropped && std::ranges::none_of(request.env, replaces)) out.push_back(std::move(text));
-  };
-  if (request.process != nullptr) {
-    for (const auto& [key, value] : request.process->environment) add(key, fmt::format("{}={}", key, value));
-  } else {
-    for (char** entry = environ; *entry != nullptr; ++entry) {
-      const std::string_view text{*entry};
-      add(text.substr(0, text.find('=')), std::string{text});
-    }
+  const auto add = [&](const auto& variable) { out.push_back(fmt::format("{}={}", variable.first, variable.second)); };
+  for (const auto& variable : request.process != nullptr ? request.process->environment : own_environment()) {
+    const auto replaces = [&](const auto& other) { return other.first == variable.first; };
+    const bool dropped = std::ranges::count(request.without, variable.first) > 0;
+    if (!dropped && std::ranges::none_of(request.env, replaces)) add(variable);
   }
-  for (const auto& [key, value] : request.env) out.push_back(fmt::format("{}={}", key, value));
+  std::ranges::for_each(request.env, add);
   return out;
 }
 

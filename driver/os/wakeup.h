@@ -46,8 +46,8 @@ class Wakeup {
   bool pending_ = false;
 };
 
-// Calls a function at a time. The function is not called any more once the alarm is cancelled, set anew or gone, not
-// even if it was due already, as the handler of a timer may be.
+// Calls a function at a time, or at intervals. The function is not called any more once the alarm is cancelled, set
+// anew or gone, not even if it was due already, as the handler of a timer may be.
 class Alarm {
  public:
   explicit Alarm(asio::io_context& io) : timer_(io) {}
@@ -60,6 +60,14 @@ class Alarm {
     });
   }
   void set(Clock::duration from_now, std::function<void()> ring) { set_at(Clock::now() + from_now, std::move(ring)); }
+
+  // Calls the function again and again, each time after this interval.
+  void every(Clock::duration interval, std::function<void()> ring) {
+    set(interval, [this, interval, ring = std::move(ring)] {
+      every(interval, ring);  // first, so that a function that throws does not end the calls
+      ring();
+    });
+  }
 
   void cancel() {
     set_.reset();

@@ -18,13 +18,13 @@ double plausible(double ms) {
 
 }  // namespace
 
-std::optional<ProgressWatch::Due> ProgressWatch::take(Clock::time_point now) {
+std::optional<bool> ProgressWatch::take(Clock::time_point now) {
   if (now < next()) return std::nullopt;
-  const Due due{.slow = now >= next_slow()};
+  const bool slow = now >= next_slow();
   while (now >= next_slow()) slow_after_ *= 2;
   reported_ = now;
   reported_phase_ = phase_;
-  return due;
+  return slow;
 }
 
 Clock::time_point ProgressWatch::next() const {

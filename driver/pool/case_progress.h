@@ -25,13 +25,11 @@ class ProgressWatch {
   void reach(const std::string& phase) { phase_ = phase; }
   [[nodiscard]] const std::string& phase() const { return phase_; }
 
-  struct Due {
-    bool slow = false;  // the case is slow, whether its phase has changed or not
-  };
-  // Returns what is to be reported now and counts it as reported; nullopt: nothing. A case is slow slow_after after it
-  // was sent, and again after 2, 4, 8, .. times that time. A new phase is reported at the earliest one second after the
-  // last report, or after the case was sent, so that short cases are not reported.
-  std::optional<Due> take(Clock::time_point now);
+  // Returns whether the case is slow if it is to be reported now, and counts it as reported; nullopt: there is nothing
+  // to report. A case is slow slow_after after it was sent, and again after 2, 4, 8, .. times that time. A new phase is
+  // reported at the earliest one second after the last report, or after the case was sent, so that short cases are not
+  // reported.
+  std::optional<bool> take(Clock::time_point now);
 
   // When to call take() next; max(): nothing is due before a new phase is reached.
   [[nodiscard]] Clock::time_point next() const;

@@ -18,10 +18,6 @@ namespace cp_pool {
 
 namespace {
 
-std::size_t group_of(const Item& item) {
-  return std::hash<std::string>{}(item.payload->group());
-}
-
 // With two GPUs there is nothing to choose, and loading NVIDIA's library takes time.
 constexpr std::size_t kFewestToChooseFrom = 3;
 
@@ -29,6 +25,15 @@ FleetSettings with_distances(FleetSettings settings, const std::vector<std::stri
   const bool chooses = gpus.size() >= kFewestToChooseFrom && settings.slots == static_cast<int>(gpus.size());
   if (chooses) settings.distances = gpu_links(gpus).distances;
   return settings;
+}
+
+std::string why_stopped(const RunContext& run) {
+  if (run.stop.interrupted) return kInterrupted;
+  if (run.stop.internal_error) return "the driver had an internal error";
+  if (run.stop.global_timeout) return out_of_time(run.config);
+  if (run.stop.service_ends) return "the service was stopped";
+  return fmt::format("not run after {} {} (--max-fail)", run.config.max_failures,
+                     run.config.max_failures == 1 ? "failure" : "failures");
 }
 
 }  // namespace
@@ -46,10 +51,10 @@ Fleet::Fleet(PoolHost& host, PoolOwner& owner, Config config)
       scheduler_(with_distances(config_.scheduling, config_.gpus)),
       look_again_(host.io) {}
 
-std::size_t Fleet::add(FleetClient& client, const Item& named, int program) {
+std::size_t Fleet::add(FleetClient& client, Item item, int program) {
   const std::size_t number = ++last_job_;
-  Job& job =
-      jobs_.emplace(number, Job{.index = client.ledger.expect(), .client = &client, .named = &named}).first->second;
+  Job& job = jobs_[number] = {.index = client.ledger.expect(), .client = &client, .named = std::move(item)};
+  const Item& named = job.named;
   client.run.note_case(job.index, named);
   ++client.unfinished;
   if (is_to_be_skipped(named.expected)) {
@@ -57,17 +62,23 @@ std::size_t Fleet::add(FleetClient& client, const Item& named, int program) {
   } else {
     job.key = key_of({program, named.payload->ranks(), named.ranks ? named.ranks->slots : 0});
     client.backoff.try_emplace(job.key, client.run.config);
-    scheduler_.case_added(job.key, {number, group_of(named), client.number});
+    let_wait(number);
   }
   decide_soon();
   return job.index;
+}
+
+void Fleet::let_wait(std::size_t number) {
+  const Job& job = jobs_.at(number);
+  const std::size_t group = std::hash<std::string>{}(job.named.payload->group());
+  scheduler_.case_added(job.key, {number, group, job.client->number});
 }
 
 std::vector<std::pair<std::size_t, const Item*>> Fleet::cases_of(int program, std::size_t most) const {
   std::vector<std::pair<std::size_t, const Item*>> cases;
   for (const auto& [number, job] : jobs_) {
     if (cases.size() == most) break;
-    if (!skipped_.contains(number) && by_number_.at(job.key).program == program) cases.emplace_back(number, job.named);
+    if (!skipped_.contains(number) && keys_.at(job.key).program == program) cases.emplace_back(number, &job.named);
   }
   return cases;
 }
@@ -84,7 +95,7 @@ void Fleet::skip(const std::map<std::size_t, std::string>& reasons) {
       if (const auto reason = reasons.find(number); reason != reasons.end()) {
         skipped_.insert(*reason);
       } else {
-        scheduler_.case_added(key, {number, group_of(*jobs_.at(number).named), client});
+        let_wait(number);
       }
     }
   }
@@ -97,44 +108,26 @@ void Fleet::hold_program(int program, bool held) {
   } else {
     held_programs_.erase(program);
   }
-  for (const auto& [number, key] : by_number_) {
+  for (const auto& [number, key] : keys_) {
     if (key.program == program) scheduler_.hold_key(number, held);
   }
   decide_soon();
 }
 
-void Fleet::hold(const FleetClient& client, bool held) {
-  scheduler_.hold(client.number, held);
-  decide_soon();
-}
-
-void Fleet::no_more_cases() {
-  closed_ = true;
-  scheduler_.no_more_cases();
-  decide_soon();
-}
-
-void Fleet::retire_idle_pools() {
-  scheduler_.retire_idle_pools();
-  decide_soon();
-}
-
 int Fleet::key_of(const Key& key) {
-  const auto [place, is_new] = keys_.try_emplace(key, 0);
-  if (is_new) {
-    place->second = scheduler_.add_key(key.slots > 0 ? key.slots : key.world_size);
-    by_number_[place->second] = key;
-    scheduler_.hold_key(place->second, held_programs_.contains(key.program));
-  }
-  return place->second;
+  const auto known = std::ranges::find(keys_, key, [](const auto& entry) { return entry.second; });
+  if (known != keys_.end()) return known->first;
+  const int number = scheduler_.add_key(key.slots > 0 ? key.slots : key.world_size);
+  keys_.emplace(number, key);
+  scheduler_.hold_key(number, held_programs_.contains(key.program));
+  return number;
 }
 
 void Fleet::forget_program(int program) {
-  std::erase_if(by_number_, [&](const auto& entry) {
+  std::erase_if(keys_, [&](const auto& entry) {
     const auto& [number, key] = entry;
     if (key.program != program) return false;
     scheduler_.remove_key(number);
-    keys_.erase(key);
     return true;
   });
 }
@@ -149,19 +142,18 @@ void Fleet::decide() {
   will_decide_ = false;
   if (host_.pausing()) return;
   end_stopped_cases();
-  outdate_pools();
+  // Idle pools that are about to get a case, but whose worker has changed.
+  for (const int pool : scheduler_.idle_pools()) {
+    if (scheduler_.next_of(pool) && owner_.is_outdated(pool)) scheduler_.outdate_pool(pool);
+  }
   for (const Decision& decision : scheduler_.decide(now())) {
     std::visit([this](const auto& d) { carry_out(d); }, decision);
   }
-  watch_clock();
-  if (done() && on_done) on_done();
-}
-
-void Fleet::watch_clock() {
   look_again_.cancel();
-  const auto at = scheduler_.look_again_at(now());
-  if (!at) return;
-  look_again_.set_at(Clock::time_point(std::chrono::ceil<Clock::duration>(*at)), [this] { decide_soon(); });
+  if (const auto at = scheduler_.look_again_at(now())) {
+    look_again_.set_at(Clock::time_point(std::chrono::ceil<Clock::duration>(*at)), [this] { decide_soon(); });
+  }
+  if (done() && on_done) on_done();
 }
 
 // Ends the waiting cases of runs that are stopped, of keys that a run has given up, and those that are to be skipped.
@@ -188,14 +180,15 @@ void Fleet::end_stopped_cases() {
   retry_unrun_cases(given_up);
   for (const std::size_t number : given_up) {
     const Job& job = jobs_.at(number);
-    const StartBackoff& backoff = job.client->backoff.at(job.key);
-    end_unrun(number, backoff.given_up_outcome(), *backoff.given_up(), backoff.last_start_tails());
+    const GivenUp& why = *job.client->backoff.at(job.key).given_up();
+    end_unrun(number, why.outcome, why.reason, why.tails);
   }
 }
 
 void Fleet::end_unrun(std::size_t number, CaseOutcome outcome, const std::string& reason,
                       const std::vector<StderrTail>& tails) {
-  const Job job = jobs_.extract(number).mapped();
+  const auto ended = jobs_.extract(number);
+  const Job& job = ended.mapped();
   job.client->finish(job, job.client->unrun(job, outcome, reason, tails));
   job.client->count_finished();
 }
@@ -205,14 +198,11 @@ void Fleet::retry_unrun_cases(std::vector<std::size_t>& given_up) {
   std::vector<Job*> again;
   std::erase_if(given_up, [&](std::size_t number) {
     Job& job = jobs_.at(number);
-    const StartBackoff& backoff = job.client->backoff.at(job.key);
-    if (!backoff.another_start_may_help() ||
-        !retries_of(*job.named, job.client->run.config).allow(backoff.given_up_outcome(), job.tried)) {
-      return false;
-    }
-    job.client->note_try(
-        job, job.client->unrun(job, backoff.given_up_outcome(), *backoff.given_up(), backoff.last_start_tails()));
-    scheduler_.case_added(job.key, {number, group_of(*job.named), job.client->number});
+    const GivenUp& why = *job.client->backoff.at(job.key).given_up();
+    const Retries retries = retries_of(job.named, job.client->run.config);
+    if (!why.another_start_may_help || !retries.allow(why.outcome, job.tried)) return false;
+    job.client->note_try(job, job.client->unrun(job, why.outcome, why.reason, why.tails));
+    let_wait(number);
     again.push_back(&job);
     return true;
   });
@@ -222,16 +212,9 @@ void Fleet::retry_unrun_cases(std::vector<std::size_t>& given_up) {
   }
 }
 
-// Outdates idle pools that are about to get a case but whose worker has changed.
-void Fleet::outdate_pools() {
-  for (const int pool : scheduler_.idle_pools()) {
-    if (scheduler_.next_of(pool) && owner_.is_outdated(pool)) scheduler_.outdate_pool(pool);
-  }
-}
-
 void Fleet::carry_out(const StartPool& start) {
   const int pool = start.pool;
-  const Key& key = by_number_.at(start.key);
+  const Key& key = keys_.at(start.key);
   const std::optional<std::size_t> next = scheduler_.next_of(pool);
   RunContext& home = owner_.home(pool, key.program, next ? jobs_.at(*next).client : nullptr);
   PoolId id = next_pool_id(home.config, key.world_size);
@@ -256,14 +239,13 @@ void Fleet::carry_out(const SendCase& send) {
   living.pool->wake();
 }
 
-// The GPUs that the pool's ranks see: those of its slots, or all if slots do not stand for GPUs.
-std::vector<std::string> Fleet::gpus_of(const std::vector<int>& slots) const {
-  if (config_.scheduling.slots != static_cast<int>(config_.gpus.size())) return config_.gpus;
-  return mapped(slots, [this](int slot) { return config_.gpus[static_cast<std::size_t>(slot)]; });
-}
-
 PoolPlace Fleet::place_on(int ranks, const std::vector<int>& slots) const {
-  if (config_.hosts.empty()) return {.slots = slots, .gpus = gpus_of(slots)};
+  if (config_.hosts.empty()) {
+    // If slots stand for GPUs, the ranks see those of their slots, else all.
+    const bool slots_are_gpus = config_.scheduling.slots == static_cast<int>(config_.gpus.size());
+    const auto gpu_of = [this](int slot) { return config_.gpus[static_cast<std::size_t>(slot)]; };
+    return {.slots = slots, .gpus = slots_are_gpus ? mapped(slots, gpu_of) : config_.gpus};
+  }
   const std::vector<int> of_hosts = slots_of(config_.hosts);
   const bool slots_are_of_hosts = config_.scheduling.slots == std::accumulate(of_hosts.begin(), of_hosts.end(), 0);
   return {.slots = slots, .hosts = place(ranks, slots_are_of_hosts ? slots : std::vector<int>{}, config_.hosts)};
@@ -278,15 +260,6 @@ PoolPlace Fleet::place_of(int ranks, int slots) const {
   std::vector<int> numbers(static_cast<std::size_t>(std::min(slots, config_.scheduling.slots.value_or(slots))));
   std::iota(numbers.begin(), numbers.end(), 0);
   return place_on(ranks, numbers);
-}
-
-std::string Fleet::why_stopped(const RunContext& run) {
-  if (run.stop.interrupted) return kInterrupted;
-  if (run.stop.internal_error) return "the driver had an internal error";
-  if (run.stop.global_timeout) return out_of_time(run.config);
-  if (run.stop.service_ends) return "the service was stopped";
-  return fmt::format("not run after {} {} (--max-fail)", run.config.max_failures,
-                     run.config.max_failures == 1 ? "failure" : "failures");
 }
 
 }  // namespace cp_pool

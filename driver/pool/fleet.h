@@ -1,5 +1,6 @@
 // All pools of the process. The fleet carries out what the scheduler (scheduler.h) decides, and tells it what has
-// happened.
+// happened. Its clients (fleet_client.cpp) are runs: a local run is the only client of its fleet; a service has one
+// client for each run of each of its users.
 #pragma once
 
 #include <cstddef>
@@ -17,15 +18,96 @@
 #include <asio/awaitable.hpp>
 
 #include "driver/core/clock.h"
+#include "driver/core/events.h"
+#include "driver/core/ledger.h"
 #include "driver/core/run.h"
 #include "driver/os/wakeup.h"
-#include "driver/pool/fleet_client.h"
 #include "driver/pool/pool.h"
 #include "driver/pool/run_context.h"
 #include "driver/pool/scheduler.h"
 #include "driver/ranks/pool_host.h"
 
 namespace cp_pool {
+
+struct FleetClient;
+
+// A case, from being added until it has an outcome.
+struct Job {
+  std::size_t index = 0;  // index in the ledger of its run
+  FleetClient* client = nullptr;
+  int key = 0;  // the scheduler's number of its key
+  Item named;
+  int attempts = 0;  // number of times that it was sent to a pool
+  int lost = 0;      // number of pools that were lost before the case had started
+  int tried = 0;     // number of tries that ended but were followed by another try (--retries)
+};
+
+// Returns the event of a case with the fields that do not depend on a pool.
+CaseFinished finished_case(std::size_t index, const Item& named, CaseOutcome outcome, std::string reason);
+
+// Why no more pools of a key are started for a run, and how its cases end.
+struct GivenUp {
+  std::string reason;  // a sentence
+  CaseOutcome outcome = CaseOutcome::infra;
+  std::vector<StderrTail> tails = {};   // of the ranks of the last start
+  bool another_start_may_help = false;  // cases that are retried (--retries)
+};
+
+// Decides when a run gives up a key, because starting more pools for its cases makes no sense.
+class StartBackoff {
+ public:
+  explicit StartBackoff(const RunConfig& config) : config_(config) {}
+
+  void note_start() { failed_starts_ = 0; }
+  void note_failed_start(const StartFailure& failure);
+  void note_outcome(CaseOutcome outcome);
+
+  // nullopt: pools are started.
+  [[nodiscard]] const std::optional<GivenUp>& given_up() const { return given_up_; }
+
+ private:
+  const RunConfig& config_;
+  int failed_starts_ = 0;  // in a row
+  int timeouts_ = 0;       // in a row
+  std::optional<GivenUp> given_up_;
+};
+
+// A run as the fleet sees it: its ledger, and when it gives up a key. This is the one place where a case is entered in
+// the ledger and case_finished is emitted.
+struct FleetClient {
+  // client_number: unique in the fleet.
+  FleetClient(int client_number, RunContext& context) : number(client_number), run(context) {}
+  FleetClient(const FleetClient&) = delete;
+  FleetClient& operator=(const FleetClient&) = delete;
+  ~FleetClient() = default;
+
+  // The end of a case, or of one of its tries, on this pool.
+  [[nodiscard]] CaseFinished ended_on(const Job& job, const Pool& pool, std::int64_t seq, Conclusion conclusion) const;
+  // The end of a case that no pool has run.
+  [[nodiscard]] CaseFinished unrun(const Job& job, CaseOutcome outcome, std::string reason,
+                                   std::vector<StderrTail> tails) const;
+
+  // Finishes the case. counted: RunContext::count_failure() was already called for it.
+  void finish(const Job& job, CaseFinished end, bool counted = false);
+  // Emits the end of a try that is followed by another one. The ledger does not count it.
+  void note_try(Job& job, CaseFinished end);
+
+  // To be called for each case that has got its outcome; the client may be gone afterwards.
+  void count_finished() {
+    if (--unfinished == 0 && on_all_finished) on_all_finished();
+  }
+
+  int number;
+  RunContext& run;
+  Ledger ledger;
+  std::size_t unfinished = 0;                            // number of cases that were added and have no outcome
+  std::map<int, StartBackoff> backoff;                   // by the scheduler's number of the key
+  std::function<void(const CaseFinished&)> on_finished;  // called after the event was emitted
+  std::function<void()> on_all_finished;                 // called when its last unfinished case has finished
+
+ private:
+  void judge_bits(CaseFinished& finished);
+};
 
 // Returns FleetSettings::slots for a list of cases.
 int slot_count(const RunConfig& config);
@@ -64,8 +146,8 @@ class Fleet {
   // unfinished.
   void add_client(FleetClient& client) { clients_.emplace(client.number, &client); }
   void remove(const FleetClient& client) { clients_.erase(client.number); }
-  // Adds a case, which must stay alive until it has finished. Returns its index in the client's events.
-  std::size_t add(FleetClient& client, const Item& named, int program = 0);
+  // Adds a case. Returns its index in the client's events.
+  std::size_t add(FleetClient& client, Item named, int program = 0);
   // Returns the cases of a program without an outcome, oldest first, at most `most`, by the number of their job.
   [[nodiscard]] std::vector<std::pair<std::size_t, const Item*>> cases_of(int program, std::size_t most) const;
   // Those of these jobs that still wait for a pool end as skip. reasons: by the number of the job.
@@ -73,11 +155,20 @@ class Fleet {
   // While a program is held, no pool starts for it.
   void hold_program(int program, bool held);
   // Holds the client's waiting cases while nobody takes its events, until it is called with false.
-  void hold(const FleetClient& client, bool held);
+  void hold(const FleetClient& client, bool held) {
+    scheduler_.hold(client.number, held);
+    decide_soon();
+  }
   // After this call every pool ends when no case is left for it.
-  void no_more_cases();
-  // Ends the idle pools now.
-  void retire_idle_pools();
+  void no_more_cases() {
+    closed_ = true;
+    scheduler_.no_more_cases();
+    decide_soon();
+  }
+  void retire_idle_pools() {
+    scheduler_.retire_idle_pools();
+    decide_soon();
+  }
   // Forgets a program. It must have no unfinished cases and no pools, and get no more cases.
   void forget_program(int program);
   // Called when RunContext::stop of a run has changed, so that waiting cases of a stopped run end as not run; and after
@@ -125,12 +216,11 @@ class Fleet {
 
   static Seconds now() { return Clock::now().time_since_epoch(); }
   int key_of(const Key& key);
+  void let_wait(std::size_t number);
   void decide_soon();
   void decide();
-  void watch_clock();
   void end_stopped_cases();
   void retry_unrun_cases(std::vector<std::size_t>& given_up);
-  void outdate_pools();
   void carry_out(const StartPool& start);
   void carry_out(const RetirePool& retire) { pools_.at(retire.pool).pool->give_up(); }
   void carry_out(const SendCase& send);
@@ -149,17 +239,14 @@ class Fleet {
   [[nodiscard]] const Item* next_of(int number) const;
   void forget(int number, const std::exception_ptr& error);
 
-  [[nodiscard]] std::vector<std::string> gpus_of(const std::vector<int>& slots) const;
   [[nodiscard]] PoolPlace place_on(int ranks, const std::vector<int>& slots) const;
-  static std::string why_stopped(const RunContext& run);
 
   PoolHost& host_;
   PoolOwner& owner_;
   Config config_;
   Scheduler scheduler_;
   std::map<int, FleetClient*> clients_;     // by number
-  std::map<Key, int> keys_;                 // key -> the scheduler's number
-  std::map<int, Key> by_number_;            // the scheduler's number -> key
+  std::map<int, Key> keys_;                 // by the scheduler's number
   std::map<std::string, int> generations_;  // number of pools started, by name of the key
   std::set<int> held_programs_;
   std::map<std::size_t, std::string> skipped_;  // why jobs are skipped without a pool, by number

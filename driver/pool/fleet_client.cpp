@@ -1,40 +1,34 @@
-#include "driver/pool/fleet_client.h"
-
 #include <utility>
 #include <variant>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-namespace cp_pool {
+#include "driver/pool/fleet.h"
 
-void StartBackoff::note_start() {
-  failed_starts_ = 0;
-  last_start_tails_.clear();
-}
+namespace cp_pool {
 
 void StartBackoff::note_failed_start(const StartFailure& failure) {
   if (given_up_) return;  // several pools that start at the same time fail for one reason
   ++failed_starts_;
-  last_start_tails_ = failure.stderr_tails;
+  const std::string& why = failure.retirement.detail;
   if (failure.skip) {
-    given_up_ = failure.retirement.detail;
-    given_up_outcome_ = CaseOutcome::skip;
-  } else if (failure.permanent || config_.max_failed_starts == 1) {
-    another_start_may_help_ = !failure.permanent;
-    given_up_ = fmt::format("the pool cannot start: {}", failure.retirement.detail);
-  } else if (failed_starts_ == config_.max_failed_starts) {
-    another_start_may_help_ = true;
-    given_up_ = fmt::format("the pool failed to start {} times running: {}", failed_starts_, failure.retirement.detail);
+    given_up_ = {.reason = why, .outcome = CaseOutcome::skip, .tails = failure.stderr_tails};
+  } else if (failure.permanent || failed_starts_ == config_.max_failed_starts) {
+    const std::string times = failure.permanent || config_.max_failed_starts == 1
+                                  ? "cannot start"
+                                  : fmt::format("failed to start {} times running", failed_starts_);
+    given_up_ = {.reason = fmt::format("the pool {}: {}", times, why),
+                 .tails = failure.stderr_tails,
+                 .another_start_may_help = !failure.permanent};
   }
 }
 
 void StartBackoff::note_outcome(CaseOutcome outcome) {
   timeouts_ = outcome == CaseOutcome::timeout ? timeouts_ + 1 : 0;
   const int limit = config_.max_consecutive_timeouts;
-  if (limit > 0 && timeouts_ >= limit && !given_up_) {
-    given_up_ = fmt::format("{} cases running timed out (--max-consecutive-timeouts)", timeouts_);
-  }
+  if (limit <= 0 || timeouts_ < limit || given_up_) return;
+  given_up_ = {.reason = fmt::format("{} cases running timed out (--max-consecutive-timeouts)", timeouts_)};
 }
 
 CaseFinished finished_case(std::size_t index, const Item& named, CaseOutcome outcome, std::string reason) {
@@ -69,7 +63,7 @@ CaseFinished FleetClient::ended_on(const Job& job, const Pool& pool, std::int64_
   if (conclusion.result.bound_factor != 1) out.bound_factor = conclusion.result.bound_factor;
   if (const auto& perf = conclusion.result.perf) {
     out.perf = out.payload->figures(*perf);
-    out.perf->baseline_ms = job.named->baseline_ms;
+    out.perf->baseline_ms = job.named.baseline_ms;
   }
   out.diagnosis = std::move(conclusion.diagnosis);
   out.shared_gpus = pool.shared_gpus();
@@ -78,7 +72,7 @@ CaseFinished FleetClient::ended_on(const Job& job, const Pool& pool, std::int64_
 
 CaseFinished FleetClient::unrun(const Job& job, CaseOutcome outcome, std::string reason,
                                 std::vector<StderrTail> tails) const {
-  CaseFinished out = finished_case(job.index, *job.named, outcome, std::move(reason));
+  CaseFinished out = finished_case(job.index, job.named, outcome, std::move(reason));
   out.attempts = job.attempts;
   out.dump_name = run.output_names.own_name(job.index);
   out.stderr_tails = std::move(tails);

@@ -13,8 +13,8 @@ constexpr int kMaxLost = 2;  // a case whose pool dies before the case has start
 
 bool is_run_again(const Job& job, const Conclusion& conclusion) {
   const RunContext& run = job.client->run;
-  if (is_to_fail(job.named->expected) && is_failure(conclusion.outcome)) return false;
-  return retries_of(*job.named, run.config).allow(conclusion.outcome, job.tried) && !run.stop.no_new_cases();
+  if (is_to_fail(job.named.expected) && is_failure(conclusion.outcome)) return false;
+  return retries_of(job.named, run.config).allow(conclusion.outcome, job.tried) && !run.stop.no_new_cases();
 }
 
 // Whether the pool has run as many cases as it may when it has run `more` more.
@@ -68,16 +68,16 @@ std::optional<Pool::Next> Fleet::begin_case(int number) {
   RunContext& run = job.client->run;
   const PoolId& id = living.pool->id();
   living.seq = ++host_.last_seq;
-  CaseStarted started{job.index, job.named->id, living.seq, id, ++job.attempts};
-  started.number = job.named->number;
-  if (started.number) started.payload = job.named->payload;
+  CaseStarted started{job.index, job.named.id, living.seq, id, ++job.attempts};
+  started.number = job.named.number;
+  if (started.number) started.payload = job.named.payload;
   run.emit(started);
   const Item* const next = is_old(living, 1) ? nullptr : next_of(number);
   if (run.history) {
     run.history->add(
-        id, {.named = *job.named, .next = next == nullptr ? std::nullopt : std::optional(*next), .seq = living.seq});
+        id, {.named = job.named, .next = next == nullptr ? std::nullopt : std::optional(*next), .seq = living.seq});
   }
-  return Pool::Next{&run, job.named, std::move(started), next};
+  return Pool::Next{&run, &job.named, std::move(started), next};
 }
 
 // Returns why the pool cannot be used any more; nullopt if it can.
@@ -135,7 +135,7 @@ void Fleet::for_each_backoff(int key, const Note& note) {
 
 const Item* Fleet::next_of(int number) const {
   const auto next = scheduler_.next_of(number);
-  return next ? jobs_.at(*next).named : nullptr;
+  return next ? &jobs_.at(*next).named : nullptr;
 }
 
 void Fleet::forget(int number, const std::exception_ptr& error) {

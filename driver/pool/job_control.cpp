@@ -27,11 +27,6 @@ sigset_t signals_to_take() {
   return out;
 }
 
-bool is_pending(int signal) {
-  sigset_t pending;
-  return sigpending(&pending) == 0 && sigismember(&pending, signal) == 1;
-}
-
 // Stops this process. Returns true when the process goes on again, false if the kernel did not stop it: nobody could
 // continue a process in an orphaned process group, as no shell has the job. A pending SIGCONT, which is blocked, tells
 // the two apart, because a stop signal discards an earlier SIGCONT.
@@ -40,7 +35,8 @@ bool stop_this_process() {
   raise(SIGTSTP);
   pthread_sigmask(SIG_UNBLOCK, &stop, nullptr);  // the default action, the stop, happens here
   pthread_sigmask(SIG_BLOCK, &stop, nullptr);
-  return is_pending(SIGCONT);
+  sigset_t pending;
+  return sigpending(&pending) == 0 && sigismember(&pending, SIGCONT) == 1;
 }
 
 }  // namespace
@@ -58,13 +54,10 @@ JobControl::JobControl(PoolHost& host, OnContinued on_continued)
   pthread_sigmask(SIG_BLOCK, &signals_, &blocked_before_);
 }
 
-JobControl::~JobControl() {
-  pthread_sigmask(SIG_SETMASK, &blocked_before_, nullptr);
-}
-
 void JobControl::start() {
   wait_for_signal();
-  beat();
+  // Setting the alarm reads the clock, often enough to know when a stop began (Clock::kNoticed).
+  beat_.every(Clock::kNoticed / 2, [] {});
 }
 
 void JobControl::close() {
@@ -101,11 +94,6 @@ void JobControl::stop() {
 Clock::duration JobControl::unreported_pause() {
   (void)Clock::now();
   return Clock::left_out() - std::exchange(reported_, Clock::left_out());
-}
-
-// Reads the clock often enough to know when a stop began (Clock::kNoticed).
-void JobControl::beat() {
-  beat_.set(Clock::kNoticed / 2, [this] { beat(); });
 }
 
 }  // namespace cp_pool

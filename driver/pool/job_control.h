@@ -22,7 +22,7 @@ class JobControl {
   // Blocks SIGTSTP (unless it is ignored) and SIGCONT in this thread as long as the object lives. Throws
   // std::system_error.
   JobControl(PoolHost& host, OnContinued on_continued);
-  ~JobControl();
+  ~JobControl() { pthread_sigmask(SIG_SETMASK, &blocked_before_, nullptr); }
 
   void start();
   void close();  // cancels all waits, so that they do not keep the io_context running
@@ -32,7 +32,6 @@ class JobControl {
   void take_signals();
   void stop();
   [[nodiscard]] Clock::duration unreported_pause();
-  void beat();
 
   PoolHost& host_;
   OnContinued on_continued_;

@@ -1,7 +1,6 @@
 #include "driver/pool/pool.h"
 
 #include <algorithm>
-#include <charconv>
 #include <iterator>
 #include <string_view>
 #include <system_error>
@@ -9,15 +8,15 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
 #include "cases/error_reason.h"
 #include "driver/core/rank_environment.h"
 #include "driver/os/helper_process.h"
 #include "driver/ranks/fork_server.h"
-#include "driver/ranks/launched_group.h"
-#include "driver/ranks/local_group.h"
 #include "driver/ranks/pipes.h"
 #include "worker/protocol/frame_names.h"
+#include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
 
@@ -36,28 +35,22 @@ StartFailure not_started(int error, const char* what, bool permanent) {
   return out;
 }
 
-// Run by the helper process: writes "INDEX\tCALL\tCALL..\n" for each frame that it has found.
+// Run by the helper process: writes a line [INDEX,[CALL,..]] for each frame that it has found.
 void write_names(const std::vector<FrameAddress>& frames, int output) {
   look_up_frames(frames, [&](const FrameAddress& frame, const std::vector<std::string>& calls) {
-    std::string line = fmt::format("{}", std::ranges::find(frames, frame) - frames.begin());
-    for (const std::string& call : calls) line += '\t' + call;
-    line += '\n';
+    const nlohmann::json named{std::ranges::find(frames, frame) - frames.begin(), calls};
+    const std::string line = named.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
     [[maybe_unused]] const ssize_t written = ::write(output, line.data(), line.size());
   });
 }
 
 FrameNames read_names(const std::vector<FrameAddress>& frames, std::string_view text) {
   FrameNames names;
-  for (std::size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
-    std::string_view line = text.substr(0, end);
-    text.remove_prefix(end + 1);
-    std::size_t index = frames.size();
-    std::from_chars(line.data(), line.data() + line.size(), index);
-    if (index >= frames.size()) continue;
-    for (std::size_t tab = line.find('\t'); tab != std::string_view::npos; tab = line.find('\t')) {
-      line.remove_prefix(tab + 1);
-      names[frames[index]].emplace_back(line.substr(0, line.find('\t')));
-    }
+  for (const std::string_view line : protocol::lines_of(text)) {
+    const nlohmann::json named = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    // The last line is incomplete if the helper was ended.
+    if (!named.is_discarded())
+      names[frames.at(named.at(0).get<std::size_t>())] = named.at(1).get<std::vector<std::string>>();
   }
   return names;
 }
@@ -130,17 +123,15 @@ Pool::~Pool() {
 asio::awaitable<PoolMachine::Finished> Pool::next() {
   for (;;) {
     if (std::optional<PoolMachine::Finished> finished = machine_.look(Clock::now())) {
-      if (auto* const failure = std::get_if<StartFailure>(&*finished)) co_await complete(*failure);
+      if (auto* const failure = std::get_if<StartFailure>(&*finished)) {
+        if (failure->stderr_tails.empty()) failure->stderr_tails = std::exchange(tails_, {});
+        co_await name_frames(home_, wakeup_, failure->stderr_tails);
+      }
       if (auto* const conclusion = std::get_if<Conclusion>(&*finished)) co_await complete(*conclusion);
       co_return *std::move(finished);
     }
     co_await wakeup_.wait_until(machine_.next_look());
   }
-}
-
-asio::awaitable<void> Pool::complete(StartFailure& failure) {
-  if (failure.stderr_tails.empty()) failure.stderr_tails = std::exchange(tails_, {});
-  co_await name_frames(home_, wakeup_, failure.stderr_tails);
 }
 
 asio::awaitable<void> Pool::complete(Conclusion& conclusion) {
@@ -172,13 +163,7 @@ asio::awaitable<void> Pool::retire(Retirement retirement) {
 PoolFacts Pool::facts() {
   PoolFacts out;
   if (group_) out.ranks = group_->facts();
-  if (const ForkServer* const server = start_.fork_server) {
-    using enum ServerFacts::State;
-    out.server = {server->ready()      ? ready
-                  : server->starting() ? starting
-                                       : useless,
-                  server->no_rank_starts(), server->last_words()};
-  }
+  if (start_.fork_server != nullptr) out.server = start_.fork_server->facts();
   out.stop = run().stop;
   out.pausing = host_.pausing();
   out.wanted = wanted_;
@@ -224,32 +209,25 @@ std::optional<StartFailure> Pool::spawn(bool fork) {
 
 void Pool::make_group(bool fork) {
   const RunConfig& start = *start_.config;
-  WorkerGroup::Config common;
-  common.run = &start;
-  common.world_size = world_size_;
-  common.tag = tag_;
+  WorkerGroup::Config config{.run = &start, .world_size = world_size_, .tag = tag_};
   if (home_.config.run_dir) {
-    common.logs.dir = log_folder(*home_.config.run_dir, id_);
-    common.logs.on_error = [this](std::string message) { home_.lose_output("--run-dir", std::move(message)); };
+    config.logs.dir = log_folder(*home_.config.run_dir, id_);
+    config.logs.on_error = [this](std::string message) { home_.lose_output("--run-dir", std::move(message)); };
   }
-  common.variables = {{kEnvStartTimeout, std::to_string(start_timeout_of(start, world_size_).count())}};
+  config.variables = {{kEnvStartTimeout, std::to_string(start_timeout_of(start, world_size_).count())}};
   if (!place_.gpus.empty()) {
-    common.variables.emplace_back("CUDA_VISIBLE_DEVICES", fmt::format("{}", fmt::join(place_.gpus, ",")));
+    config.variables.emplace_back("CUDA_VISIBLE_DEVICES", fmt::format("{}", fmt::join(place_.gpus, ",")));
   }
   const auto on_change = [this] { wake(); };
   if (start.launcher.kind == LauncherKind::local) {
-    LocalGroup::Config config{std::move(common)};
-    if (fork) config.fork_server = start_.fork_server;
-    config.on_forked = [this](pid_t pid) {
+    const auto on_forked = [this](pid_t pid) {
       host_.ranks.insert(pid);
       processes_.add(pid);
     };
-    group_ = std::make_unique<LocalGroup>(host_.io, std::move(config), on_change);
+    group_ = make_local_group(host_.io, std::move(config), fork ? start_.fork_server : nullptr, on_forked, on_change);
   } else {
-    LaunchedGroup::Config config{std::move(common)};
-    config.hosts = place_.hosts;
-    config.crowded = !place_.hosts.empty() && static_cast<int>(place_.slots.size()) < world_size_;
-    group_ = std::make_unique<LaunchedGroup>(host_.io, std::move(config), on_change);
+    const bool crowded = !place_.hosts.empty() && static_cast<int>(place_.slots.size()) < world_size_;
+    group_ = make_launched_group(host_.io, std::move(config), place_.hosts, crowded, on_change);
   }
 }
 
@@ -260,8 +238,8 @@ void Pool::send(const protocol::Request& request) {
   group_->send(request);
 }
 
-Remains Pool::forget_ranks() {
-  Remains out;
+PoolRetired Pool::forget_ranks() {
+  PoolRetired out;
   if (!group_) return out;
   out.leftovers = processes_.describe();
   std::ranges::move(group_->unproven(), std::back_inserter(out.leftovers));

@@ -96,7 +96,7 @@ class Pool : private PoolHands {
     if (group_) group_->kill();
   }
   int kill_processes() override { return processes_.kill_all(); }
-  Remains forget_ranks() override;
+  PoolRetired forget_ranks() override;
   void emit(Event event) override {
     (std::holds_alternative<CaseProgress>(event) ? run() : home_).emit(std::move(event));
   }
@@ -107,7 +107,6 @@ class Pool : private PoolHands {
   // The run whose case the pool runs; between cases the one that it is kept for.
   [[nodiscard]] RunContext& run() { return case_ ? *case_->run : home_; }
   void make_group(bool fork);
-  asio::awaitable<void> complete(StartFailure& failure);
   asio::awaitable<void> complete(Conclusion& conclusion);
 
   PoolHost& host_;

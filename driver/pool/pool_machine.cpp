@@ -16,7 +16,6 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kStartDrain{200};  // after an exit, for reading the last output
-constexpr std::size_t kMostLastWords = 400;
 // From SIGKILL until gone; a process that is left after it is stuck in the kernel.
 constexpr milliseconds kKillLimit{5000};
 constexpr milliseconds kBetweenSweeps{5};
@@ -120,7 +119,12 @@ void PoolMachine::begin() {
 void PoolMachine::await_server() {
   std::optional<StartFailure> failure = given_up_start();
   if (facts_.server.state == ServerFacts::State::starting && !failure) return;
-  if (!facts_.server.no_rank_starts.empty()) failure = refused_start();
+  if (!facts_.server.no_rank_starts.empty()) {
+    failure = start_failure(RetireReason::start_failed, facts_.server.no_rank_starts);
+    failure->permanent = true;
+    const std::string words = protocol::clean_text(facts_.server.last_words);
+    if (!words.empty()) failure->stderr_tails = {{.rank = -1, .text = words, .of = "the fork server"}};
+  }
   if (failure) return after_spawn(std::move(failure));
   const bool forks = facts_.server.state == ServerFacts::State::ready;
   failure = hands_.spawn(forks);
@@ -135,13 +139,6 @@ void PoolMachine::await_forks() {
   }
   if (facts_.ranks.fork_failed) return begin_to_kill();
   after_spawn(std::nullopt);
-}
-
-// The ranks of a pool that was forked only in part are gone: all are started anew, one by one.
-void PoolMachine::spawn_again() {
-  (void)hands_.forget_ranks();
-  std::optional<StartFailure> given_up = given_up_start();
-  after_spawn(given_up ? std::move(given_up) : hands_.spawn(false));
 }
 
 void PoolMachine::after_spawn(std::optional<StartFailure> failure) {
@@ -178,7 +175,7 @@ void PoolMachine::take_ready(const protocol::ReadyEvent& ready) {
   capabilities_ = ready.capabilities;
   shared_gpus_ = protocol::shared_gpus(ready);
   enter(State::idle);
-  hands_.emit(PoolReady{{ready}, setup_.pool.pool, std::chrono::duration<double, std::milli>(now_ - created_).count()});
+  hands_.emit(PoolReady{{ready}, setup_.pool.pool, in_ms(now_ - created_)});
   finished_ = Ready{};
 }
 
@@ -240,15 +237,6 @@ std::optional<StartFailure> PoolMachine::given_up_start() const {
   return std::nullopt;
 }
 
-// The start of a pool whose fork server has found out that no rank can start.
-StartFailure PoolMachine::refused_start() const {
-  StartFailure out = start_failure(RetireReason::start_failed, facts_.server.no_rank_starts);
-  out.permanent = true;
-  const std::string words = protocol::clean_text(facts_.server.last_words);
-  if (!words.empty()) out.stderr_tails = {{.rank = -1, .text = words, .of = "the fork server"}};
-  return out;
-}
-
 std::optional<std::string> PoolMachine::refuse(const protocol::ReadyEvent& ready) const {
   if (ready.protocol != protocol::kVersion) {
     return fmt::format("the worker speaks protocol version {}, the driver {}", ready.protocol, protocol::kVersion);
@@ -302,13 +290,6 @@ std::string PoolMachine::describe_silence() const {
                      protocol::kResponsePrefix, protocol::cut_text(facts_.ranks.last_chatter, kMostLastWords));
 }
 
-// Used for a worker that may have answered, but not at the beginning of a line.
-std::string PoolMachine::describe_misplaced_sentinel() const {
-  if (facts_.ranks.misplaced_sentinel.empty()) return "";
-  return fmt::format("; a line of rank 0's stdout has the sentinel, but does not begin with \"{}\": {}",
-                     protocol::kResponsePrefix, protocol::cut_text(facts_.ranks.misplaced_sentinel, kMostLastWords));
-}
-
 // --- End ---
 
 void PoolMachine::retire(Retirement retirement, Clock::time_point now) {
@@ -321,10 +302,6 @@ void PoolMachine::retire(Retirement retirement, Clock::time_point now) {
     hands_.close_stdin();
   }
   enter(State::shutting_down, asks ? now_ + setup_.home->grace : now_);
-}
-
-bool PoolMachine::ended_or_over_time() const {
-  return facts_.ranks.all_ended || facts_.stop.kill_at_once || over_time();
 }
 
 void PoolMachine::shut_down() {
@@ -352,10 +329,16 @@ void PoolMachine::sweep() {
     }
     ++clean_sweeps_;
   }
-  if (!retirement_) return spawn_again();
-  Remains remains = hands_.forget_ranks();
-  hands_.emit(PoolRetired{setup_.pool.pool, retirement_->reason, std::move(retirement_->detail), cases_,
-                          std::move(remains.exits), std::move(remains.leftovers)});
+  PoolRetired retired = hands_.forget_ranks();
+  if (!retirement_) {  // the pool was forked only in part: all ranks are started anew, one by one
+    std::optional<StartFailure> given_up = given_up_start();
+    return after_spawn(given_up ? std::move(given_up) : hands_.spawn(false));
+  }
+  retired.pool = setup_.pool.pool;
+  retired.reason = retirement_->reason;
+  retired.detail = std::move(retirement_->detail);
+  retired.cases = cases_;
+  hands_.emit(std::move(retired));
   enter(State::gone);
   finished_ = Gone{};
 }

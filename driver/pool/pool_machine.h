@@ -77,14 +77,6 @@ struct Conclusion {
   std::optional<Retirement> retirement;  // why the pool must not be used again; none: it can be
 };
 
-// The process that ranks are forked from (driver/ranks/fork_server.h).
-struct ServerFacts {
-  enum class State { none, starting, ready, useless };
-  State state = State::none;
-  std::string no_rank_starts = {};  // ForkServer::no_rank_starts
-  std::string last_words = {};
-};
-
 struct PoolFacts {
   RankFacts ranks;
   ServerFacts server;
@@ -103,12 +95,6 @@ struct CaseToRun {
   std::string name_of_files = {};  // the ID that the worker names files by; empty: named->id
   bool was_diagnosed = false;      // an earlier run of the case has a diagnosis
   std::vector<KnownMistake> known_mistakes = {};  // for a diagnosis of the case
-};
-
-// What is left of a pool's ranks when they have been ended.
-struct Remains {
-  std::vector<RankExit> exits;
-  std::vector<Leftover> leftovers;
 };
 
 // What a PoolMachine does, and what it looks at. None of the functions waits.
@@ -139,8 +125,8 @@ class PoolHands {
   virtual void show_stacks() = 0;
   virtual void terminate() = 0;
   virtual void kill() = 0;
-  virtual int kill_processes() = 0;  // that the ranks have left behind; returns how many there were
-  virtual Remains forget_ranks() = 0;
+  virtual int kill_processes() = 0;        // that the ranks have left behind; returns how many there were
+  virtual PoolRetired forget_ranks() = 0;  // returns their exits and leftovers
 
   // Runs
   virtual void emit(Event event) = 0;
@@ -201,6 +187,8 @@ class PoolMachine {
   [[nodiscard]] int shared_gpus() const { return shared_gpus_; }
 
  private:
+  static constexpr std::size_t kMostLastWords = 400;  // bytes of a line that a text quotes
+
   struct Outstanding {  // the case that has been sent; seq 0: there is none
     std::int64_t seq = 0;
     CaseToRun what = {};
@@ -235,25 +223,24 @@ class PoolMachine {
   std::string describe_deaths();
   std::string describe_last_words();
   [[nodiscard]] std::string describe_silence() const;
-  [[nodiscard]] std::string describe_misplaced_sentinel() const;
 
   // pool_machine.cpp: start and end
   void begin();
   void await_server();
   void await_forks();
-  void spawn_again();
   void after_spawn(std::optional<StartFailure> failure);
   void await_ready();
   void take_ready(const protocol::ReadyEvent& ready);
   void begin_to_fail(std::string why);
   void fail_start();
   void fail(StartFailure failure);
-  [[nodiscard]] bool ended_or_over_time() const;
+  [[nodiscard]] bool ended_or_over_time() const {
+    return facts_.ranks.all_ended || facts_.stop.kill_at_once || over_time();
+  }
   void shut_down();
   void begin_to_kill();
   void sweep();
   [[nodiscard]] std::optional<StartFailure> given_up_start() const;
-  [[nodiscard]] StartFailure refused_start() const;
   [[nodiscard]] std::optional<std::string> refuse(const protocol::ReadyEvent& ready) const;
   [[nodiscard]] bool any_exited_with(std::span<const int> exit_codes) const;
 
@@ -288,9 +275,9 @@ class PoolMachine {
   std::optional<Retirement> judge();
   std::optional<std::string> excess_growth();
   std::optional<Retirement> loss(std::string_view when);
-  [[nodiscard]] RetireReason reason_of_death() const;
   [[nodiscard]] std::string last_phase(std::string_view before, std::string_view after) const;
-  [[nodiscard]] bool offers(const char* request) const;
+  // Whether the worker acts on this optional request: capabilities.requests lists those that it does not ignore.
+  [[nodiscard]] bool offers(const char* request) const { return lists(capabilities_, "requests", request); }
   [[nodiscard]] bool wants_diagnosis() const;
   void await_diagnosis();
   void end_diagnosis();

@@ -24,10 +24,6 @@ constexpr milliseconds kPongWait{1200};            // a worker answers within 1 
 constexpr std::size_t kMaxDifferenceBytes = 1000;  // bytes of a worker's text
 constexpr milliseconds kUnlistedCancelWait{500};   // for a worker that does not list cancel
 
-double in_ms(Clock::duration duration) {
-  return std::chrono::duration<double, std::milli>(duration).count();
-}
-
 }  // namespace
 
 // --- Idle ---
@@ -61,11 +57,6 @@ std::optional<Retirement> PoolMachine::idle_retirement() {
 }
 
 // --- The request ---
-
-// Whether the worker acts on this optional request: capabilities.requests lists those that it does not ignore.
-bool PoolMachine::offers(const char* request) const {
-  return lists(capabilities_, "requests", request);
-}
 
 void PoolMachine::begin_case(CaseToRun what) {
   facts_ = hands_.facts();  // now of the case's run
@@ -130,10 +121,10 @@ void PoolMachine::run() {
 
 void PoolMachine::emit_progress() {
   emit_standings();
-  const auto due = current_.progress.take(now_);
-  if (!due) return;
+  const std::optional<bool> slow = current_.progress.take(now_);
+  if (!slow) return;
   CaseProgress event = progress();
-  event.slow = due->slow;
+  event.slow = *slow;
   hands_.emit(std::move(event));
 }
 
@@ -349,7 +340,11 @@ void PoolMachine::conclude_unfinished() {
   // prepare.
   const bool unread = !current_.started && facts_.ranks.stdin_pending;
   if (!current_.started) out.reason += unread ? "; rank 0 has not read its request" : "; the case never started";
-  out.reason += last_phase("; the last phase was ", "") + describe_misplaced_sentinel();
+  out.reason += last_phase("; the last phase was ", "");
+  if (const std::string_view line = facts_.ranks.misplaced_sentinel; !line.empty()) {  // it may have answered
+    out.reason += fmt::format("; a line of rank 0's stdout has the sentinel, but does not begin with \"{}\": {}",
+                              protocol::kResponsePrefix, protocol::cut_text(line, kMostLastWords));
+  }
   out.retirement = {unread ? RetireReason::stdin_broken : RetireReason::timeout, out.reason};
   if (current_.started) ask_ranks();
   show_stacks();

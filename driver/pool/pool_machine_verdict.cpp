@@ -85,20 +85,19 @@ std::optional<std::string> PoolMachine::excess_growth() {
 
 // Returns how the pool was lost; nullopt: it was not. `when` begins the text, unless the worker broke the protocol.
 std::optional<Retirement> PoolMachine::loss(std::string_view when) {
-  if (any_ended()) return Retirement{reason_of_death(), fmt::format("{}{}", when, describe_deaths())};
+  if (any_ended()) {
+    // If the pool died right after its last result and before it started the next case, the last case is taken for the
+    // cause.
+    const bool after_result = cases_ > 0 && !current_.started && now_ - last_result_ < kDeathAfterResult;
+    return Retirement{after_result ? RetireReason::died_after_result : RetireReason::crash,
+                      fmt::format("{}{}", when, describe_deaths())};
+  }
   if (current_.protocol_break) return Retirement{RetireReason::protocol_break, *current_.protocol_break};
   if (facts_.ranks.stdin_broken) {
     return Retirement{RetireReason::stdin_broken, fmt::format("{}rank 0 closed its stdin", when)};
   }
   if (!facts_.ranks.stdout_closed) return std::nullopt;
   return Retirement{RetireReason::protocol_break, fmt::format("{}rank 0 closed its stdout", when)};
-}
-
-// If the pool died right after its last result and before it started the next case, the last case is taken for the
-// cause.
-RetireReason PoolMachine::reason_of_death() const {
-  const bool after_result = cases_ > 0 && !current_.started && now_ - last_result_ < kDeathAfterResult;
-  return after_result ? RetireReason::died_after_result : RetireReason::crash;
 }
 
 // --- The diagnosis of a failed case. Whatever comes of it, the outcome stays. ---

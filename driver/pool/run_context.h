@@ -44,7 +44,7 @@ struct RunContext {
 
   // Emits the event, after setting its at_ms if its type has it.
   void emit(Event event) {
-    const double now = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+    const double now = in_ms(Clock::now() - start);
     std::visit(
         [now](auto& e) {
           if constexpr (requires { e.at_ms; }) e.at_ms = now;
@@ -52,6 +52,14 @@ struct RunContext {
         event);
     if (history && std::holds_alternative<PoolReady>(event)) history->note_ready(std::get<PoolReady>(event));
     sink.on_event(event);
+  }
+  // Called last in a handler, so that a sink that throws leaves nothing undone.
+  void tell_stopping(RunStopping::Reason reason) {
+    // The grace applies three times: to the answer of a cancelled case, to the shutdown of its pool, and from SIGTERM
+    // to SIGKILL.
+    constexpr int kGraces = 3;
+    const int graces = reason == RunStopping::Reason::killed ? 0 : kGraces;
+    emit(RunStopping{.reason = reason, .limit_ms = in_ms(graces * config.grace)});
   }
   // Called once for each case, with the index of its events.
   void note_case(std::size_t index, const Item& named) {

@@ -2,7 +2,6 @@
 #include <chrono>
 #include <deque>
 #include <fcntl.h>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -51,13 +50,18 @@ class Feeder {
         reader_(std::make_shared<PipeReader>(runner.io(), reopen(fd),
                                              PipeReader::Functions{[this](std::string_view bytes) { on_data(bytes); },
                                                                    [this](std::error_code error) { on_end(error); }})) {
-    runner_.on_case_finished = [this](const CaseFinished& finished) {
-      running_.erase(finished.index);
+    runner_.on_case_finished = [this](const CaseFinished& /*finished*/) {
+      --running_;
       feed();
     };
     runner_.on_abandon = [this] { cut(); };
     reader_->start();
-    announce_wait(::isatty(fd) == 1);
+    // Tells the user what is awaited: at once at a terminal, otherwise after kPatience without data.
+    const bool terminal = ::isatty(fd) == 1;
+    silence_.set(terminal ? std::chrono::seconds{0} : kPatience, [terminal] {
+      print_awaited_input(terminal ? "cases from the terminal, one JSON object a line; Ctrl-D ends them"
+                                   : "cases from <stdin>, one JSON object a line");
+    });
   }
   ~Feeder() { reader_->close(); }
 
@@ -68,14 +72,6 @@ class Feeder {
   [[nodiscard]] bool was_cut() const { return cut_; }
 
  private:
-  // Tells the user what is awaited: at once at a terminal, otherwise after kPatience without data.
-  void announce_wait(bool terminal) {
-    silence_.set(terminal ? std::chrono::seconds{0} : kPatience, [terminal] {
-      print_awaited_input(terminal ? "cases from the terminal, one JSON object a line; Ctrl-D ends them"
-                                   : "cases from <stdin>, one JSON object a line");
-    });
-  }
-
   void on_data(std::string_view bytes) {
     silence_.cancel();
     for (protocol::Line& line : framer_.feed(bytes)) lines_.push_back(std::move(line));
@@ -98,19 +94,18 @@ class Feeder {
   }
 
   void feed() {
-    while (running_.size() < jobs_ && !lines_.empty() && !stopped_) {
+    while (running_ < jobs_ && !lines_.empty() && !stopped_) {
       const protocol::Line line = std::move(lines_.front());
       lines_.pop_front();
       auto named = read_case_(line);
       if (!named) continue;
-      auto kept = std::make_unique<Item>(*std::move(named));
-      const std::size_t index = runner_.add(*kept);
-      running_.emplace(index, std::move(kept));
+      ++running_;
+      runner_.add(*std::move(named));
     }
     if (!lines_.empty() || stopped_) return;
     if (!ended_) {
       reader_->resume();
-    } else if (running_.empty()) {
+    } else if (running_ == 0) {
       stop();
     }
   }
@@ -139,7 +134,7 @@ class Feeder {
   std::shared_ptr<PipeReader> reader_;
   protocol::LineFramer framer_{protocol::LineFramer::Stream::requests};
   std::deque<protocol::Line> lines_;
-  std::map<std::size_t, std::unique_ptr<Item>> running_;  // by index
+  std::size_t running_ = 0;  // number of running cases
   std::string error_;
   bool ended_ = false;
   bool cut_ = false;
@@ -152,7 +147,8 @@ class Supply {
   Supply(Runner& runner, CaseSource& source, EventSink& sink, int ranks)
       : runner_(runner), source_(source), sink_(sink), room_(ranks) {
     runner_.on_case_finished = [this](const CaseFinished& finished) {
-      room_.give_back(running_.extract(finished.index).mapped()->payload->ranks());
+      --running_;
+      room_.give_back(finished.payload->ranks());
       emit(source_.ended(finished));
       feed();
     };
@@ -174,12 +170,11 @@ class Supply {
     while (!abandoned_) {
       auto named = source_.next(room_);
       if (!named) break;
-      auto kept = std::make_unique<Item>(*std::move(named));
-      room_.take(kept->payload->ranks());
-      const std::size_t index = runner_.add(*kept);
-      running_.emplace(index, std::move(kept));
+      ++running_;
+      room_.take(named->payload->ranks());
+      runner_.add(*std::move(named));
     }
-    if (running_.empty() || runner_.failed()) stop();
+    if (running_ == 0 || runner_.failed()) stop();
   }
 
   void stop() {
@@ -193,7 +188,7 @@ class Supply {
   CaseSource& source_;
   EventSink& sink_;
   Room room_;
-  std::map<std::size_t, std::unique_ptr<Item>> running_;  // by index
+  std::size_t running_ = 0;  // number of running cases
   bool abandoned_ = false;
   bool stopped_ = false;
 };

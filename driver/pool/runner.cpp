@@ -1,7 +1,9 @@
 #include "driver/pool/runner.h"
 
+#include <algorithm>
 #include <csignal>
 #include <cstdint>
+#include <map>
 #include <utility>
 
 #include <asio/co_spawn.hpp>
@@ -16,10 +18,13 @@ namespace {
 // The most cases about which an adapter is asked before its ranks start. The pools skip the others.
 constexpr std::size_t kMostAsked = 10'000;
 
+// Two signals within this time count as one: timeout(1) and a terminal's hang-up send two at once.
+constexpr std::chrono::milliseconds kSameSignal{100};
+
 }  // namespace
 
 CaseExecutor::CaseExecutor() : signals_(io_, SIGINT, SIGTERM) {
-  watch_for_hangup(signals_);
+  if (!is_ignored(SIGHUP)) signals_.add(SIGHUP);
 }
 
 void CaseExecutor::begin() {
@@ -30,7 +35,7 @@ void CaseExecutor::begin() {
 void CaseExecutor::watch(std::chrono::milliseconds tick) {
   watching_ = true;
   watch_signals();
-  if (tick.count() > 0) watch_clock(tick);
+  if (tick.count() > 0) clock_.every(tick, [this] { on_tick(); });
 }
 
 void CaseExecutor::watch_signals() {
@@ -47,13 +52,6 @@ void CaseExecutor::watch_signals() {
   });
 }
 
-void CaseExecutor::watch_clock(std::chrono::milliseconds tick) {
-  clock_.set(tick, [this, tick] {
-    watch_clock(tick);  // first, so that a sink that throws does not stop the clock
-    on_tick();
-  });
-}
-
 void CaseExecutor::close() {
   watching_ = false;
   signals_.cancel();
@@ -62,7 +60,7 @@ void CaseExecutor::close() {
 
 RunResult CaseExecutor::result(const Ledger& ledger, bool interrupted, const RunConfig& config) const {
   RunResult out{.finished = ledger.close(interrupted, demands_of(config))};
-  out.finished.duration_ms = std::chrono::duration<double, std::milli>(Clock::now() - start_).count();
+  out.finished.duration_ms = in_ms(Clock::now() - start_);
   out.finished.driver_cpu_ms = own_cpu_ms() - cpu_before_;
   return out;
 }
@@ -88,19 +86,34 @@ Runner::Runner(const RunConfig& config, EventSink& sink, std::optional<int> slot
   };
   fleet_.on_error = [this](const std::exception_ptr& error) { fail(error); };
   fleet_.on_done = [this] { stop_watching_if_done(); };
-  add_program(config);
+  add_program({});
 }
 
-int Runner::add_program(RunConfig config) {
+int Runner::add_program(OwnRanks own) {
   Program& program = *programs_.emplace_back(std::make_unique<Program>());
-  program.config = std::move(config);
+  program.config = config_for(context_.config, own);
+  program.own = std::move(own);
   const int number = static_cast<int>(programs_.size()) - 1;
   if (program.config.fork_server.empty()) return number;
   ForkServer::Config server;
   server.run = &program.config;
   server.tell = [this](const ForkServerTold& told) { context_.emit(told); };
-  server.cases = [this, number] { return cases_to_ask_about(number); };
-  server.skips = [this, number](const std::vector<std::string>& reasons) { skip(number, reasons); };
+  server.cases = [this, number, &program] {
+    std::vector<std::string> lines;
+    for (const auto& [job, named] : fleet_.cases_of(number, kMostAsked)) {
+      program.asked.push_back(job);
+      lines.push_back(named->payload->json().dump());
+    }
+    return lines;
+  };
+  // Skips what the adapter would skip, so that no pool starts for it.
+  server.skips = [this, &program](const std::vector<std::string>& reasons) {
+    std::map<std::size_t, std::string> skipped;
+    for (std::size_t i = 0; i < reasons.size(); ++i) {
+      if (!reasons[i].empty()) skipped.emplace(program.asked[i], reasons[i]);
+    }
+    fleet_.skip(skipped);
+  };
   server.on_change = [this, number] {
     fleet_.hold_program(number, false);
     host_.notify_all();
@@ -111,57 +124,32 @@ int Runner::add_program(RunConfig config) {
   return number;
 }
 
-std::size_t Runner::add(const Item& named) {
+std::size_t Runner::add(Item named) {
   const int number = program_of(named);
   Program& program = *programs_.at(static_cast<std::size_t>(number));
   program.is_needed = true;
   // Posted, so that the server gets all cases that are added at once.
-  if (program.fork_server && program.fork_server->unused() && !std::exchange(will_start_fork_servers_, true)) {
-    asio::post(io(), [this] { start_fork_servers(); });
+  if (program.fork_server && program.fork_server->is(ForkServer::State::unused) &&
+      !std::exchange(will_start_fork_servers_, true)) {
+    asio::post(io(), [this] {
+      will_start_fork_servers_ = false;
+      for (std::size_t i = 0; i < programs_.size(); ++i) {
+        auto& server = programs_[i]->fork_server;
+        if (!server || !programs_[i]->is_needed || !server->is(ForkServer::State::unused)) continue;
+        server->start();
+        if (!server->is(ForkServer::State::starting)) fleet_.hold_program(static_cast<int>(i), false);
+      }
+    });
   }
-  return fleet_.add(client_, named, number);
-}
-
-void Runner::start_fork_servers() {
-  will_start_fork_servers_ = false;
-  for (std::size_t number = 0; number < programs_.size(); ++number) {
-    Program& program = *programs_[number];
-    if (!program.fork_server || !program.is_needed || !program.fork_server->unused()) continue;
-    program.fork_server->start();
-    if (!program.fork_server->starting()) fleet_.hold_program(static_cast<int>(number), false);
-  }
-}
-
-std::vector<std::string> Runner::cases_to_ask_about(int program) {
-  std::vector<std::size_t>& asked = programs_.at(static_cast<std::size_t>(program))->asked;
-  std::vector<std::string> lines;
-  for (const auto& [job, named] : fleet_.cases_of(program, kMostAsked)) {
-    asked.push_back(job);
-    lines.push_back(named->payload->json().dump());
-  }
-  return lines;
-}
-
-// Skips what the adapter would skip, so that no pool starts for it. reasons: one for each job that was asked about.
-void Runner::skip(int program, const std::vector<std::string>& reasons) {
-  const std::vector<std::size_t>& asked = programs_.at(static_cast<std::size_t>(program))->asked;
-  std::map<std::size_t, std::string> skipped;
-  for (std::size_t i = 0; i < reasons.size(); ++i) {
-    if (!reasons[i].empty()) skipped.emplace(asked[i], reasons[i]);
-  }
-  fleet_.skip(skipped);
+  return fleet_.add(client_, std::move(named), number);
 }
 
 int Runner::program_of(const Item& named) {
-  if (!named.ranks) return 0;
-  OwnRanks own = *named.ranks;
+  OwnRanks own = named.ranks.value_or(OwnRanks{});
   own.slots = 0;
-  if (own == OwnRanks{}) return 0;
-  const auto known = program_numbers_.find(own);
-  if (known != program_numbers_.end()) return known->second;
-  const int number = add_program(config_for(context_.config, own));
-  program_numbers_.emplace(std::move(own), number);
-  return number;
+  const auto known =
+      std::ranges::find(programs_, own, [](const auto& program) -> const OwnRanks& { return program->own; });
+  return known != programs_.end() ? static_cast<int>(known - programs_.begin()) : add_program(std::move(own));
 }
 
 RunResult Runner::run(const RunStarted& header) {
@@ -170,7 +158,13 @@ RunResult Runner::run(const RunStarted& header) {
   context_.emit(started_now(header, context_.config.implementation));
   watch(context_.config.tick);
   job_control_.start();
-  watch_global_timeout();
+  if (context_.config.global_timeout.count() > 0) {
+    global_timeout_.set(context_.config.global_timeout, [this] {
+      context_.stop.global_timeout = true;
+      abandon();
+      context_.tell_stopping(RunStopping::Reason::global_timeout);
+    });
+  }
   stop_watching_if_done();
   for (bool done = false; !done;) {
     try {
@@ -182,11 +176,6 @@ RunResult Runner::run(const RunStarted& header) {
   }
   if (error_) std::rethrow_exception(error_);
 
-  if (context_.config.capsules && triage_) {
-    for (const auto& [number, verdict] : triage_->verdicts()) {
-      context_.write_capsule(context_.history->failures().at(number), &verdict);
-    }
-  }
   RunResult out = result(client_.ledger, context_.stop.interrupted, context_.config);
   context_.emit(out.finished);
   return out;
@@ -201,7 +190,7 @@ void Runner::fail(const std::exception_ptr& error) {
 void Runner::go_on(Clock::duration paused) {
   host_.notify_all();
   fleet_.handle_stop();
-  if (paused.count() > 0) context_.emit(RunPaused{std::chrono::duration<double, std::milli>(paused).count()});
+  if (paused.count() > 0) context_.emit(RunPaused{in_ms(paused)});
 }
 
 void Runner::abandon() {
@@ -212,11 +201,11 @@ void Runner::abandon() {
 
 // Starts the triage of the failures, once, unless the run is stopped. Returns whether it was started.
 bool Runner::begin_triage() {
-  if (!context_.config.triage || triage_ || error_ || context_.stop.abandon_running()) return false;
+  if (!context_.config.triage || triage_begun_ || error_ || context_.stop.abandon_running()) return false;
   if (context_.history->failures().empty()) return false;
-  triage_.emplace(context_, fleet_, [this](const Item& named) { return start_of(0, program_of(named)); });
-  triaging_ = true;
-  asio::co_spawn(io(), triage_->serve(), [this](const std::exception_ptr& error) {
+  triage_begun_ = triaging_ = true;
+  const auto start = [this](const Item& named) { return start_of(0, program_of(named)); };
+  asio::co_spawn(io(), triage_failures(context_, fleet_, start), [this](const std::exception_ptr& error) {
     triaging_ = false;
     if (error) fail(error);
     stop_watching_if_done();
@@ -239,26 +228,7 @@ void Runner::on_interrupt(bool again) {
   context_.stop.interrupted = true;
   context_.stop.kill_at_once |= again;
   abandon();
-  if (!done()) tell_stopping(again ? RunStopping::Reason::killed : RunStopping::Reason::interrupted);
-}
-
-// Called last in a handler, so that a sink that throws leaves nothing undone.
-void Runner::tell_stopping(RunStopping::Reason reason) {
-  // The grace applies three times: to the answer of a cancelled case, to the shutdown of its pool, and from SIGTERM to
-  // SIGKILL.
-  constexpr int kGraces = 3;
-  const auto limit =
-      reason == RunStopping::Reason::killed ? std::chrono::milliseconds{0} : kGraces * context_.config.grace;
-  context_.emit(RunStopping{.reason = reason, .limit_ms = static_cast<double>(limit.count())});
-}
-
-void Runner::watch_global_timeout() {
-  if (context_.config.global_timeout.count() <= 0) return;
-  global_timeout_.set(context_.config.global_timeout, [this] {
-    context_.stop.global_timeout = true;
-    abandon();
-    tell_stopping(RunStopping::Reason::global_timeout);
-  });
+  if (!done()) context_.tell_stopping(again ? RunStopping::Reason::killed : RunStopping::Reason::interrupted);
 }
 
 void Runner::on_tick() {

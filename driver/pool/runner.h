@@ -5,11 +5,11 @@
 #include <cstddef>
 #include <exception>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
 
+#include <asio/awaitable.hpp>
 #include <asio/io_context.hpp>
 #include <asio/signal_set.hpp>
 
@@ -20,10 +20,8 @@
 #include "driver/os/process_settings.h"
 #include "driver/os/wakeup.h"
 #include "driver/pool/fleet.h"
-#include "driver/pool/fleet_client.h"
 #include "driver/pool/job_control.h"
 #include "driver/pool/run_context.h"
-#include "driver/pool/triage_run.h"
 #include "driver/ranks/fork_server.h"
 #include "driver/ranks/pool_host.h"
 
@@ -35,8 +33,8 @@ class CaseExecutor {
  public:
   virtual ~CaseExecutor() = default;
 
-  // Adds a case, which must stay alive until it has finished. Returns its index in the events.
-  virtual std::size_t add(const Item& named) = 0;
+  // Adds a case. Returns its index in the events.
+  virtual std::size_t add(Item named) = 0;
   // After this call the run ends when all cases that were added have ended.
   virtual void no_more_cases() = 0;
 
@@ -53,7 +51,6 @@ class CaseExecutor {
  protected:
   CaseExecutor();
 
-  // Starts the time of the run.
   void begin();
   // From now on signals and ticks are told, until close(). tick: RunConfig::tick.
   void watch(std::chrono::milliseconds tick);
@@ -61,7 +58,7 @@ class CaseExecutor {
   // Returns the result of the run, which has ended.
   [[nodiscard]] RunResult result(const Ledger& ledger, bool interrupted, const RunConfig& config) const;
 
-  // Called at the first signal that stops a run, and at a second one. Signals within kSameSignal count as one.
+  // Called at the first signal that stops a run, and at a second one. Signals that come together count as one.
   virtual void on_interrupt(bool again) = 0;
   virtual void on_tick() = 0;
 
@@ -69,7 +66,6 @@ class CaseExecutor {
 
  private:
   void watch_signals();
-  void watch_clock(std::chrono::milliseconds tick);
 
   ProcessSettings settings_;
   asio::io_context io_{1};
@@ -86,13 +82,20 @@ class CaseExecutor {
 RunResult run_cases(CaseExecutor& runner, const std::vector<Item>& cases, const RunStarted& header);
 RunResult run_stream(CaseExecutor& runner, int fd, const ReadCase& read_case, int jobs, const RunStarted& header);
 
+using StartOfRanks = std::function<RankStart(const Item& named)>;
+
+// Triages the failures of a run after its last case (triage_run.cpp): emits a case_replayed for each replay and a
+// case_verdict for each failure, and writes its capsule anew. Ends soon after the run is stopped. run: must have a
+// history. fleet: gives the pools their names and places; it must be done. start: how the ranks are started for a case.
+asio::awaitable<void> triage_failures(RunContext& run, Fleet& fleet, StartOfRanks start);
+
 // A local run: its fleet, and everything that can stop it.
 class Runner : public CaseExecutor, private PoolOwner {
  public:
   // slots: FleetSettings::slots.
   Runner(const RunConfig& config, EventSink& sink, std::optional<int> slots);
 
-  std::size_t add(const Item& named) override;
+  std::size_t add(Item named) override;
   void no_more_cases() override { fleet_.no_more_cases(); }
   RunResult run(const RunStarted& header) override;
   [[nodiscard]] bool failed() const override { return error_ != nullptr; }
@@ -100,8 +103,8 @@ class Runner : public CaseExecutor, private PoolOwner {
  private:
   void on_interrupt(bool again) override;
   void on_tick() override;
-  // How the ranks of pools are started.
   struct Program {
+    OwnRanks own;  // what they change for its cases; `slots` is set to 0
     RunConfig config;
     std::optional<ForkServer> fork_server;
     std::vector<std::size_t> asked;  // the jobs about which the adapter was asked
@@ -113,31 +116,25 @@ class Runner : public CaseExecutor, private PoolOwner {
     Program& from = *programs_.at(static_cast<std::size_t>(program));
     return {&from.config, from.fork_server ? &*from.fork_server : nullptr};
   }
-  int add_program(RunConfig config);
+  int add_program(OwnRanks own);
   int program_of(const Item& named);
-  void start_fork_servers();
-  std::vector<std::string> cases_to_ask_about(int program);
-  void skip(int program, const std::vector<std::string>& reasons);
   void fail(const std::exception_ptr& error);
   void abandon();
   [[nodiscard]] bool done() const { return fleet_.done() && !triaging_; }
   bool begin_triage();
   void stop_watching_if_done();
   void go_on(Clock::duration paused);
-  void tell_stopping(RunStopping::Reason reason);
-  void watch_global_timeout();
 
   PoolHost host_;
   RunContext context_;
   std::vector<std::unique_ptr<Program>> programs_;  // by number; 0 is the program of the run itself
-  std::map<OwnRanks, int> program_numbers_;  // numbers of the other programs; OwnRanks::slots is set to 0 in the keys
   FleetClient client_;
   Fleet fleet_;
   JobControl job_control_;
   Alarm global_timeout_;
   std::exception_ptr error_;  // the first error
   bool will_start_fork_servers_ = false;
-  std::optional<TriageRun> triage_;
+  bool triage_begun_ = false;
   bool triaging_ = false;
 };
 

@@ -2,28 +2,20 @@
 
 #include <cstddef>
 #include <limits>
+#include <set>
 
 namespace cp_pool {
-
-namespace {
-
-// Distances that are all equal give no reason to prefer one slot.
-bool all_equal(const SlotDistances& distances) {
-  for (std::size_t i = 0; i < distances.size(); ++i) {
-    for (std::size_t j = 0; j < i; ++j) {
-      if (distances[i][j] != distances[1][0]) return false;
-    }
-  }
-  return true;
-}
-
-}  // namespace
 
 SlotTable::SlotTable(std::optional<int> slots, SlotDistances distances, const std::vector<int>& of_hosts)
     : limited_(slots.has_value()), free_(slots ? std::max(*slots, 1) : std::numeric_limits<int>::max()) {
   if (!slots) return;
   is_free_.assign(static_cast<std::size_t>(free_), true);
-  if (distances.size() == is_free_.size() && !all_equal(distances)) distances_ = std::move(distances);
+  // Distances that are all equal give no reason to prefer one slot.
+  std::set<int> different;
+  for (std::size_t i = 0; i < distances.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) different.insert(distances[i][j]);
+  }
+  if (distances.size() == is_free_.size() && different.size() > 1) distances_ = std::move(distances);
   int begin = 0;
   for (const int count : of_hosts) {
     const int end = std::min(begin + count, free_);

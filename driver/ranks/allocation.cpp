@@ -1,11 +1,11 @@
-#include "driver/ranks/allocation.h"
-
 #include <algorithm>
 #include <cstddef>
+#include <sstream>
 
 #include <fmt/format.h>
 
 #include "cases/parse_number.h"
+#include "driver/ranks/launcher.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
@@ -137,24 +137,16 @@ std::vector<HostShare> slurm_allocation(const VariableLookup& lookup, const std:
 }
 
 std::vector<HostShare> hosts_of_hostfile(std::string_view text) {
-  constexpr std::string_view kBlanks = " \t\r";
+  constexpr std::string_view kSlots = "slots=";
   std::vector<HostShare> out;
-  for (std::string_view line : protocol::lines_of(text)) {
-    line = line.substr(0, line.find('#'));
-    std::vector<std::string_view> words;
-    while (true) {
-      line.remove_prefix(std::min(line.find_first_not_of(kBlanks), line.size()));
-      if (line.empty()) break;
-      words.push_back(line.substr(0, line.find_first_of(kBlanks)));
-      line.remove_prefix(words.back().size());
-    }
-    if (words.empty()) continue;
-    HostShare host{std::string(words.front()), 1};
-    constexpr std::string_view kSlots = "slots=";
-    for (const std::string_view word : words) {
+  for (const std::string_view line : protocol::lines_of(text)) {
+    std::istringstream words{std::string(line.substr(0, line.find('#')))};
+    std::string word;
+    if (!(words >> word)) continue;
+    HostShare& host = out.emplace_back(HostShare{.host = word, .ranks = 1});
+    do {
       if (word.starts_with(kSlots)) host.ranks = std::max(to_number(word.substr(kSlots.size())), 1);
-    }
-    out.push_back(std::move(host));
+    } while (words >> word);
   }
   return out;
 }

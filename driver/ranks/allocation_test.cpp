@@ -1,8 +1,8 @@
-#include "driver/ranks/allocation.h"
-
 #include <map>
 
 #include <gmock/gmock.h>
+
+#include "driver/ranks/launcher.h"
 
 namespace cp_pool {
 namespace {

@@ -95,7 +95,7 @@ DriverSocket::DriverSocket(asio::io_context& io, Config config, Functions functi
       sender_(config_.beat_every) {
   listen();
   accept();
-  watch();
+  watch_timer_.every(config_.silence / 10, [this] { watch_silence(); });
 }
 
 DriverSocket::~DriverSocket() {
@@ -241,13 +241,6 @@ void DriverSocket::close(Connection& connection) {
 }
 
 // --- Silence ---------------------------------------------------------------------------------------------------------
-void DriverSocket::watch() {
-  watch_timer_.set(config_.silence / 10, [this] {
-    watch_silence();
-    watch();
-  });
-}
-
 void DriverSocket::watch_silence() {
   const Clock::time_point now = Clock::now();
   const Clock::duration since = now - std::exchange(watched_, now);
@@ -260,9 +253,9 @@ void DriverSocket::watch_silence() {
   for (int rank = 0; rank < config_.world_size; ++rank) {
     Rank& r = ranks_[static_cast<std::size_t>(rank)];
     const Clock::duration silence = now - r.heard;
-    if (!r.connected || r.silent || silence < config_.silence) continue;
-    r.silent = true;
-    functions_.on_silent(rank, std::chrono::duration_cast<milliseconds>(silence));
+    if (!r.connected || silence < config_.silence) continue;
+    if (!std::exchange(r.silent, true)) functions_.on_silent(rank);
+    if (silence >= 2 * config_.silence) functions_.on_long_silence(rank);
   }
 }
 

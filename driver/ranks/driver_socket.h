@@ -64,9 +64,11 @@ class DriverSocket {
   // All are called from the io_context. None may destroy the server.
   struct Functions {
     std::function<void(int rank, const lifeline::Joined&)> on_joined = [](int, const lifeline::Joined&) {};
-    // The rank has been silent for this long. Called once, and again only after on_heard_again. Time in which the
+    // The rank has been silent for Config::silence. Called once, and again only after on_heard_again. Time in which the
     // driver is paused does not count.
-    std::function<void(int rank, std::chrono::milliseconds)> on_silent = [](int, std::chrono::milliseconds) {};
+    std::function<void(int rank)> on_silent = [](int) {};
+    // The rank has been silent for twice that time. Called again and again until it is heard of.
+    std::function<void(int rank)> on_long_silence = [](int) {};
     std::function<void(int rank)> on_heard_again = [](int) {};
     // The process has ended or can no longer be reached. Called once, after the last on_joined and on_silent of the
     // rank.
@@ -123,7 +125,6 @@ class DriverSocket {
   void take_event(const Connection& connection, const lifeline::Event& event);
   void drop(const ConnectionRef& connection, const std::string& why);
   void close(Connection& connection);
-  void watch();
   void watch_silence();
   void send(Connection& connection, const lifeline::Order& order);
   void send_to(int rank, const lifeline::Order& order);

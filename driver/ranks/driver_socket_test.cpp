@@ -25,8 +25,7 @@ class Lifelines : public ::testing::Test {
         io, config,
         DriverSocket::Functions{
             .on_joined = [this](int rank, const lifeline::Joined& told) { joined.emplace(rank, told); },
-            .on_silent = [this](int rank,
-                                std::chrono::milliseconds) { log.push_back("silent " + std::to_string(rank)); },
+            .on_silent = [this](int rank) { log.push_back("silent " + std::to_string(rank)); },
             .on_heard_again = [this](int rank) { log.push_back("heard " + std::to_string(rank)); },
             .on_closed = [this](
                              int rank,

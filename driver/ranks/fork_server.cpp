@@ -35,25 +35,17 @@ constexpr std::chrono::milliseconds kGone{1000};  // from SIGKILL until it is go
 constexpr int kMaxSweeps = 20;                    // passes over the processes that it left
 constexpr std::size_t kMostDescriptors = 4;
 
-std::pair<UniqueFd, UniqueFd> make_sockets() {
-  std::array<int, 2> fds{};
-  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds.data()) < 0) {
-    throw std::system_error(errno, std::generic_category(), "socketpair");
-  }
-  return {UniqueFd{fds[0]}, UniqueFd{fds[1]}};
-}
-
 // Sends an order as one datagram, with the descriptors that it has. Throws std::system_error.
-void send_order(int socket, const ForkServer::Order& order) {
+void send_order(int socket, const SpawnRequest& order) {
   nlohmann::json message{
       {"argv", order.argv}, {"env", nlohmann::json::object()}, {"descriptors", nlohmann::json::array()}};
   for (const auto& [name, value] : order.env) message["env"][name] = value;
   std::array<int, kMostDescriptors> fds{};
   std::size_t count = 0;
-  for (const auto& [name, fd] : {std::pair{"stdin", order.in.get()},
-                                 {"stdout", order.out.get()},
-                                 {"stderr", order.err.get()},
-                                 {"master", order.master.get()}}) {
+  for (const auto& [name, fd] : {std::pair{"stdin", order.stdin_fd},
+                                 {"stdout", order.stdout_fd},
+                                 {"stderr", order.stderr_fd},
+                                 {"master", order.inherited_fd}}) {
     if (fd < 0) continue;
     message["descriptors"].push_back(name);
     fds.at(count++) = fd;
@@ -87,18 +79,11 @@ ForkServer::ForkServer(PoolHost& host, Config config)
       tag_(random_tag()),
       processes_(tag_),
       socket_(host.io),
-      answer_timer_(host.io) {
-  host_.fork_servers.insert(this);
-}
-
-ForkServer::~ForkServer() {
-  close();
-  host_.fork_servers.erase(this);
-}
+      answer_timer_(host.io) {}
 
 void ForkServer::start() {
-  if (state_ != State::unused) return;
-  state_ = State::starting;
+  if (!is(State::unused)) return;
+  facts_.state = State::starting;
   started_ = Clock::now();
   try {
     spawn();
@@ -106,7 +91,7 @@ void ForkServer::start() {
     limit_answer(config_.run->start_timeout, fmt::format("the fork server was not ready within {} ms (--start-timeout)",
                                                          config_.run->start_timeout.count()));
   } catch (const SpawnError&) {
-    state_ = State::useless;  // the ranks are started with the same interpreter and report the error
+    facts_.state = State::useless;  // the ranks are started with the same interpreter and report the error
   } catch (const std::system_error& error) {
     become_useless(error.what());
   }
@@ -141,7 +126,12 @@ void ForkServer::report_skips() {
 
 void ForkServer::spawn() {
   write_cases();
-  auto [ours, theirs] = make_sockets();
+  std::array<int, 2> sockets{};
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets.data()) < 0) {
+    throw std::system_error(errno, std::generic_category(), "socketpair");
+  }
+  UniqueFd ours{sockets[0]};
+  const UniqueFd theirs{sockets[1]};
   Pipe err = make_pipe();
   std::vector<std::pair<std::string, std::string>> variables{
       {protocol::kEnvTag, tag_},
@@ -162,8 +152,8 @@ void ForkServer::spawn() {
   host_.ranks.insert(pid_);
   socket_.assign(ours.release());
   const auto keep = [this](std::string_view bytes) {
-    last_words_ += bytes;
-    if (last_words_.size() > kMostStderr) last_words_.erase(0, last_words_.size() - kMostStderr);
+    facts_.last_words += bytes;
+    if (facts_.last_words.size() > kMostStderr) facts_.last_words.erase(0, facts_.last_words.size() - kMostStderr);
   };
   stderr_ =
       std::make_shared<PipeReader>(host_.io, std::move(err.read), PipeReader::Functions{keep, [](std::error_code) {}});
@@ -185,7 +175,7 @@ void ForkServer::read_messages() {
     if (size < 0 && errno == EAGAIN) return listen();
     if (size <= 0) return become_useless(describe_end());
     take(text.substr(0, static_cast<std::size_t>(size)));
-    if (state_ == State::useless) return;
+    if (is(State::useless)) return;
   }
 }
 
@@ -199,12 +189,11 @@ void ForkServer::take(const std::string& text) {
     if (event == "importing") return limit_answer(config_.run->start_timeout, "");
     report_skips();
     if (event != "ready") return become_useless(message.value("reason", "it gave no reason"));
-    if (state_ == State::starting) answer_timer_.cancel();
-    state_ = State::ready;
-    const std::chrono::duration<double, std::milli> took = Clock::now() - started_;
+    if (is(State::starting)) answer_timer_.cancel();
+    facts_.state = State::ready;
     config_.tell({.ready = true,
                   .pid = pid_,
-                  .start_ms = took.count(),
+                  .start_ms = in_ms(Clock::now() - started_),
                   .reason = protocol::cut_text(message.value("reason", ""), kMostWords)});
     config_.on_change();
     send_next();
@@ -216,31 +205,29 @@ void ForkServer::take(const std::string& text) {
 
 void ForkServer::accept_pid(const nlohmann::json& message) {
   const auto pid = message.at("pid").get<pid_t>();
-  if (!sent_ || pid <= 0) return become_useless("the fork server answered what nobody had asked");
+  if (host_.forking.erase(this) == 0 || pid <= 0)
+    return become_useless("the fork server answered what nobody had asked");
   Pending pending = std::move(queue_.front());
   queue_.pop_front();
-  sent_ = false;
   answer_timer_.cancel();
   pending.done(pid);
   send_next();
 }
 
-void ForkServer::fork(Order order, Done done) {
-  if (state_ == State::useless) return done(std::nullopt);
+void ForkServer::fork(SpawnRequest order, Done done) {
+  if (is(State::useless)) return done(std::nullopt);
   queue_.push_back({std::move(order), std::move(done)});
   send_next();
 }
 
 void ForkServer::send_next() {
-  if (state_ != State::ready || sent_ || queue_.empty()) return;
-  Order& order = queue_.front().order;
+  if (!is(State::ready) || host_.forking.contains(this) || queue_.empty()) return;
   try {
-    send_order(socket_.native_handle(), order);
+    send_order(socket_.native_handle(), queue_.front().order);
   } catch (const std::system_error& error) {
     return become_useless(fmt::format("the fork server takes no order: {}", error.code().message()));
   }
-  order = Order{};  // the server has the descriptors now
-  sent_ = true;
+  host_.forking.insert(this);
   limit_answer(config_.run->fork_patience, "");
 }
 
@@ -254,19 +241,20 @@ void ForkServer::limit_answer(std::chrono::milliseconds limit, const std::string
 }
 
 void ForkServer::refuse_ranks(const std::string& reason) {
-  no_rank_starts_ = protocol::cut_text(reason, kMostWords);
+  facts_.no_rank_starts = protocol::cut_text(reason, kMostWords);
   become_useless(reason);
 }
 
 void ForkServer::become_useless(const std::string& reason) {
-  if (state_ == State::useless) return;
-  state_ = State::useless;
-  const std::chrono::duration<double, std::milli> took = Clock::now() - started_;
-  const ForkServerTold told{
-      .ready = false, .pid = pid_, .start_ms = took.count(), .reason = protocol::cut_text(reason, kMostWords)};
-  if (stderr_) last_words_ += stderr_->take_available();
+  if (is(State::useless)) return;
+  facts_.state = State::useless;
+  const ForkServerTold told{.ready = false,
+                            .pid = pid_,
+                            .start_ms = in_ms(Clock::now() - started_),
+                            .reason = protocol::cut_text(reason, kMostWords)};
+  if (stderr_) facts_.last_words += stderr_->take_available();
   end_process();
-  if (no_rank_starts_.empty()) config_.tell(told);
+  if (facts_.no_rank_starts.empty()) config_.tell(told);
   std::deque<Pending> left = std::move(queue_);
   queue_.clear();
   for (Pending& pending : left) pending.done(std::nullopt);
@@ -282,7 +270,7 @@ std::string ForkServer::describe_end() const {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   std::string text = fmt::format("the fork server ended ({})", exit ? describe(*exit) : "it closed its socket");
-  std::string words = last_words_;
+  std::string words = facts_.last_words;
   if (stderr_) words += stderr_->take_available();
   words = protocol::last_line(protocol::clean_text(words));
   if (!words.empty()) text += fmt::format("; its last words: {}", words);
@@ -290,7 +278,7 @@ std::string ForkServer::describe_end() const {
 }
 
 void ForkServer::end_process() {
-  sent_ = false;
+  host_.forking.erase(this);
   answer_timer_.cancel();
   asio::error_code ignored;
   if (socket_.is_open()) socket_.close(ignored);
@@ -309,7 +297,7 @@ void ForkServer::end_process() {
 
 void ForkServer::close() {
   alive_.reset();
-  state_ = State::useless;
+  facts_.state = State::useless;
   end_process();
   queue_.clear();
 }

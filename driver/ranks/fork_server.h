@@ -16,7 +16,6 @@
 #include <optional>
 #include <string>
 #include <sys/types.h>
-#include <utility>
 #include <vector>
 
 #include <asio/posix/stream_descriptor.hpp>
@@ -30,6 +29,7 @@
 #include "driver/os/wakeup.h"
 #include "driver/ranks/pipes.h"
 #include "driver/ranks/pool_host.h"
+#include "driver/ranks/rank_facts.h"
 
 namespace cp_pool {
 
@@ -50,40 +50,26 @@ class ForkServer {
   };
   // While the server lives, it is one of the host's children (PoolHost::ranks).
   ForkServer(PoolHost& host, Config config);
-  ~ForkServer();
+  ~ForkServer() { close(); }
 
   // Starts the server at the first call. To be called on the main thread.
   void start();
-  [[nodiscard]] bool unused() const { return state_ == State::unused; }
-  [[nodiscard]] bool starting() const { return state_ == State::starting; }
-  [[nodiscard]] bool ready() const { return state_ == State::ready; }
-  // Why no rank can start, whether it is forked or not; empty if ranks can be started one by one.
-  [[nodiscard]] const std::string& no_rank_starts() const { return no_rank_starts_; }
-  [[nodiscard]] const std::string& last_words() const { return last_words_; }
+  using State = ServerFacts::State;
+  [[nodiscard]] bool is(State state) const { return facts_.state == state; }
+  [[nodiscard]] const ServerFacts& facts() const { return facts_; }
 
-  // The parameters of a rank's start, like those of SpawnRequest.
-  struct Order {
-    std::vector<std::string> argv;
-    std::vector<std::pair<std::string, std::string>> env;
-    UniqueFd in;  // none: /dev/null
-    UniqueFd out;
-    UniqueFd err;
-    UniqueFd master;  // named by CP_POOL_MASTER_FD in the rank; none: not passed on
-  };
-  // done: is called with the pid of the rank, a child in a process group of its own; or with nullopt if the server
-  // cannot be used any more.
+  // Forks a rank as cp_pool::spawn() would start it, in the working directory and environment of the server. Its
+  // descriptors must stay open until `done` is called: with the pid of the rank, a child in a process group of its own;
+  // or with nullopt if the server cannot be used any more.
   using Done = std::function<void(std::optional<pid_t>)>;
-  void fork(Order order, Done done);
-  // Whether a rank may exist whose pid is not known yet. Then unknown children must not be reaped.
-  [[nodiscard]] bool busy() const { return sent_; }
+  void fork(SpawnRequest order, Done done);
 
   // Ends the server. No function is called any more.
   void close();
 
  private:
-  enum class State { unused, starting, ready, useless };
   struct Pending {
-    Order order;
+    SpawnRequest order;
     Done done;
   };
 
@@ -103,7 +89,7 @@ class ForkServer {
 
   PoolHost& host_;
   Config config_;
-  State state_ = State::unused;
+  ServerFacts facts_{.state = State::unused};
   std::string tag_;          // CP_POOL_TAG of the server, and of a forked rank until it sets its pool's tag
   PoolProcesses processes_;  // processes with that tag
   pid_t pid_ = -1;
@@ -111,13 +97,10 @@ class ForkServer {
   asio::posix::stream_descriptor socket_;
   Alarm answer_timer_;
   std::shared_ptr<PipeReader> stderr_;
-  std::string last_words_;
-  std::string no_rank_starts_;
   UniqueFd cases_;                 // its stdin; none: there are no cases to ask about
   std::size_t asked_ = 0;          // number of these cases
   std::size_t answers_begin_ = 0;  // where its answers begin
-  std::deque<Pending> queue_;
-  bool sent_ = false;  // the first order of the queue has been sent
+  std::deque<Pending> queue_;      // the first order has been sent if this is in PoolHost::forking
   // Expired for handlers that run after this object is gone.
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };

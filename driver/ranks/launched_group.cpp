@@ -1,12 +1,13 @@
-#include "driver/ranks/launched_group.h"
-
+// Ranks that a launcher has started (driver/ranks/launcher.h), on this host or on others. The launcher is the
+// driver's only process; its stdin and stdout are those of rank 0. The ranks report to the driver through their
+// lifelines (driver/ranks/driver_socket.h). If a worker's ranks have no lifelines, the driver knows only the
+// launcher's exit status, and the launcher's stderr has the output of all ranks.
 #include <algorithm>
 #include <cctype>
 #include <chrono>
 #include <csignal>
 #include <iterator>
 #include <random>
-#include <ranges>
 #include <string_view>
 #include <unistd.h>
 
@@ -15,7 +16,9 @@
 #include "driver/core/figures.h"
 #include "driver/core/rank_environment.h"
 #include "driver/os/spawn.h"
+#include "driver/ranks/driver_socket.h"
 #include "driver/ranks/launcher.h"
+#include "driver/ranks/worker_group.h"
 #include "worker/protocol/environment.h"
 #include "worker/protocol/host_resources.h"
 #include "worker/protocol/text_clean.h"
@@ -36,331 +39,338 @@ constexpr std::chrono::seconds kSilenceLimit{10};
 // A rank whose last beat is older than this is late. Ranks send one beat per second.
 constexpr std::chrono::milliseconds kLateBeat{1500};
 
-// Draws a port. If the port is in use, the pool fails to start, and the next pool draws another one.
-int random_port() {
-  std::random_device random;
-  return std::uniform_int_distribution{kFirstPort, kLastPort}(random);
-}
-
-// The name of the Slurm step, by which cancel_step() finds it.
+// The name of the Slurm step, by which kill() finds it.
 std::string step_name(const std::string& tag) {
   return "cp-pool-" + tag;
 }
 
-// Whether the line has no letters or digits, like the rules that mpirun ('-') and torchrun ('=') draw around their
-// messages.
-bool is_ornament(std::string_view line) {
-  return std::ranges::none_of(line, [](unsigned char c) { return std::isalnum(c) != 0; });
-}
+class LaunchedGroup : public WorkerGroup {
+ public:
+  LaunchedGroup(asio::io_context& io, Config config, std::vector<HostShare> hosts, bool crowded,
+                std::function<void()> on_change)
+      : WorkerGroup(io, std::move(config), std::move(on_change)),
+        hosts_(std::move(hosts)),
+        crowded_(crowded),
+        launcher_tail_(-1, this->config().world_size) {}
 
-std::string last_sentence(std::string_view text) {
-  for (const std::string_view line : protocol::lines_of(text) | std::views::reverse) {
-    if (!is_ornament(line)) return std::string(line);
+  ~LaunchedGroup() override {
+    kill();
+    lifelines_.reset();
+    if (launcher_ > 0) reap_until(std::chrono::steady_clock::now() + std::chrono::seconds(1), launcher_);
+    watch_.close();
   }
-  return "";
-}
+
+  void spawn() override {
+    open_logs();
+    if (config().logs.dir) launcher_log_ = {*config().logs.dir / "launcher.stderr.log", config().logs.on_error};
+    for (int rank = 0; rank < config().world_size; ++rank) add_rank();
+
+    open_lifelines();
+
+    // Workers without lifelines connect to rank 0 on this host. Without an allocation, rank 0 is assumed to run here.
+    const std::vector<std::string> addresses = protocol::own_addresses();
+    const bool may_leave_host = run().launcher.kind != LauncherKind::torchrun && !addresses.empty();
+    const std::string host = !hosts_.empty() ? hosts_.front().host : may_leave_host ? addresses.front() : "127.0.0.1";
+    // If the port is in use, the pool fails to start, and the next pool draws another one.
+    std::random_device random;
+    const int port = std::uniform_int_distribution{kFirstPort, kLastPort}(random);
+    protocol::RankEnvironment of_ranks;
+    of_ranks.master_addr = host;
+    of_ranks.master_port = static_cast<std::uint16_t>(port);
+    Variables added = variables_of(of_ranks);
+    const std::vector<std::string>& of_a_rank = rank_variables();
+    std::erase_if(added, [&](const auto& variable) { return std::ranges::count(of_a_rank, variable.first) > 0; });
+    // Makes rank 0, and not torchrun, serve the control plane at the given port.
+    if (run().launcher.kind == LauncherKind::torchrun) added.emplace_back("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1");
+    std::ranges::copy(lifelines_->variables(), std::back_inserter(added));
+    LaunchPlan launch{
+        .world_size = config().world_size,
+        .hosts = hosts_,
+        .rendezvous = fmt::format("{}:{}", host, port),
+        .worker = run().device == "cuda" ? restrict_gpus(hosts_, run().worker_command) : run().worker_command,
+        .name = step_name(config().tag),
+        .as_root = ::geteuid() == 0};
+    for (const auto& [name, value] : added) launch.variables.push_back(name);
+    for (std::string& name : inherited_variables(process_environment())) {
+      if (std::ranges::count(launch.variables, name) == 0) launch.variables.push_back(std::move(name));
+    }
+    std::vector<std::string> words = launch_words(run().launcher, launch);
+    // Only when needed, because Slurm may restrict a step that overcommits to one core of each node.
+    if (run().launcher.kind == LauncherKind::srun && crowded_) words.insert(words.begin() + 1, "--overcommit");
+
+    Pipe in = make_pipe();
+    Pipe out = make_pipe();
+    Pipe err = make_pipe();
+    SpawnedProcess process = cp_pool::spawn({.argv = words,
+                                             .env = added,
+                                             .without = rank_variables(),
+                                             .stdin_fd = in.read.get(),
+                                             .stdout_fd = out.write.get(),
+                                             .stderr_fd = err.write.get(),
+                                             .process = process_environment()});
+    launcher_ = process.pid;
+    watch_ = watch(std::move(err.read), std::move(process.pidfd), launcher_tail_, launcher_log_, [this] { on_exit(); });
+    watch_stdio(std::move(in.write), std::move(out.read));
+  }
+
+  [[nodiscard]] std::vector<int> children() const override {
+    return launcher_ > 0 ? std::vector<int>{launcher_} : std::vector<int>{};
+  }
+
+  [[nodiscard]] std::vector<Leftover> unproven() const override {
+    std::vector<Leftover> out;
+    for (const int rank : connected_ranks()) {
+      const Rank& left = ranks()[static_cast<std::size_t>(rank)];
+      const bool silent = lifelines_->ranks()[static_cast<std::size_t>(rank)].silent;
+      out.push_back({.pid = left.pid,
+                     .state = silent ? "silent" : "connected",
+                     .host = left.host.empty() ? own_host_ : left.host});
+    }
+    return out;
+  }
+
+  std::vector<StderrTail> tails() override {
+    const bool by_rank = has_lifelines();
+    std::vector<StderrTail> out;
+    if (by_rank) out = WorkerGroup::tails();
+    StderrTail said = launcher_tail_.tail();
+    if (by_rank && said.text.empty()) return out;
+    said.of = name_of(run().launcher);
+    said.fenced = said.fenced || by_rank;
+    out.push_back(std::move(said));
+    return out;
+  }
+
+  std::string last_words(const RankEnd& end) override {
+    if (end.rank) return WorkerGroup::last_words(end);
+    // Lines without letters and digits are the rules that mpirun ('-') and torchrun ('=') draw around their messages.
+    const auto says_something = [](std::string_view line) {
+      return std::ranges::any_of(line, [](unsigned char c) { return std::isalnum(c) != 0; });
+    };
+    const std::string text = launcher_tail_.tail().text;
+    const std::vector<std::string_view> lines = protocol::lines_of(text);
+    const auto last = std::ranges::find_if(lines.rbegin(), lines.rend(), says_something);
+    return last == lines.rend() ? "" : std::string(*last);
+  }
+
+  // Without lifelines the launcher is signalled: mpirun and srun pass the signal on to every rank, but torchrun would
+  // die of it.
+  void ask_for_stacks() override {
+    if (has_lifelines()) {
+      for (const int rank : connected_ranks()) lifelines_->show_stack(rank);
+    } else if (run().launcher.kind == LauncherKind::mpirun || run().launcher.kind == LauncherKind::srun) {
+      signal_launcher(SIGUSR2);
+    }
+  }
+
+  void terminate() override {
+    signal_launcher(SIGTERM);
+    signal_launcher(SIGCONT);
+  }
+
+  // Ends the ranks before the launcher, because ranks go on when their launcher is killed.
+  void kill() override {
+    if (launcher_ <= 0) return;
+    if (!all_ended() && run().launcher.kind == LauncherKind::srun) {
+      // Slurm reaches ranks that react to nothing else and that no srun waits for any more.
+      const std::string command = fmt::format(
+          "squeue --steps --noheader --name={} --format=%i | xargs -r scancel --signal=KILL", step_name(config().tag));
+      try {
+        cp_pool::spawn({.argv = {"sh", "-c", command}, .process = process_environment()});
+      } catch (const SpawnError&) {  // ranks that are left are named in pool_retired
+      }
+    }
+    if (lifelines_) lifelines_->end_all();
+    ::kill(-launcher_, SIGKILL);
+  }
+
+  void reap() override {
+    watch_.close();
+    lifelines_.reset();
+    if (launcher_ > 0 && reap_if_exited(launcher_)) launcher_ = -1;
+    launcher_log_.close();
+    WorkerGroup::reap();
+  }
+
+ protected:
+  void add_to(RankFacts& facts) const override {
+    facts.rank0_ended = exit_ || (lifelines_ && lifelines_->ranks().front().closed);
+    facts.all_ended = all_ended();
+    facts.drained = drained();
+    if (!has_lifelines()) facts.tails_complete = launcher_tail_.complete();
+    facts.die_with_their_processes = false;
+    facts.silent = silent_ranks();
+    facts.left = ranks_left();
+  }
+
+  std::vector<StderrBuffer*> streams() override {
+    std::vector<StderrBuffer*> out = WorkerGroup::streams();
+    out.push_back(&launcher_tail_);
+    return out;
+  }
+
+ private:
+  // RankFacts::silent
+  [[nodiscard]] std::string silent_ranks() const {
+    std::string out;
+    for (const int rank : connected_ranks()) {
+      if (!lifelines_->ranks()[static_cast<std::size_t>(rank)].silent) continue;
+      out += (out.empty() ? "" : ", ") + name_of_rank(rank);
+    }
+    return out.empty() ? out : fmt::format("nothing has been heard of {} for more than 5 s", out);
+  }
+
+  // RankFacts::left
+  // If a host is cut off, the launcher may notice before the driver takes the host's ranks for silent.
+  [[nodiscard]] std::string ranks_left() const {
+    if (ends().empty()) return "";
+    std::vector<int> quiet;
+    std::vector<int> talking;
+    Clock::duration shortest = Clock::duration::max();
+    for (const int rank : connected_ranks()) {
+      const Clock::duration silence = lifelines_->silence_of(rank);
+      (silence > kLateBeat ? quiet : talking).push_back(rank);
+      if (silence > kLateBeat) shortest = std::min(shortest, silence);
+    }
+    std::string out;
+    if (!quiet.empty()) {
+      out = fmt::format("nothing has been heard of {} for {:.1f} s", names_of_ranks(quiet),
+                        std::chrono::duration<double>(shortest).count());
+    }
+    // If the end of a rank is known, the ranks that go on are not mentioned.
+    const bool launcher_alone = std::ranges::none_of(ends(), [](const RankEnd& end) { return end.rank.has_value(); });
+    if (launcher_alone && !talking.empty()) {
+      out += fmt::format("{}{} {} still connected", out.empty() ? "" : "; ", names_of_ranks(talking),
+                         talking.size() == 1 ? "is" : "are");
+    }
+    return out;
+  }
+
+  void open_lifelines() {
+    own_host_ = protocol::host_name();
+    const auto rank_at = [this](int rank) -> Rank& { return own_ranks()[static_cast<std::size_t>(rank)]; };
+    DriverSocket::Functions functions;
+    functions.on_joined = [this](int rank, const lifeline::Joined& joined) { on_joined(rank, joined); };
+    functions.on_silent = [this](int /*rank*/) { changed(); };
+    functions.on_long_silence = [this](int rank) {
+      note_end_once({rank, name_of_rank(rank),
+                     fmt::format("nothing has been heard of it for {} s", kSilenceLimit.count()), std::nullopt});
+    };
+    functions.on_heard_again = functions.on_silent;
+    functions.on_closed = [this](int rank, const std::string& why) { on_closed(rank, why); };
+    functions.on_stderr = [this, rank_at](int rank, std::string_view bytes) {
+      rank_at(rank).log.write(bytes);
+      rank_at(rank).tail.feed(bytes);
+      changed();
+    };
+    functions.on_stderr_end = [this, rank_at](int rank) {
+      rank_at(rank).tail.close();
+      changed();
+    };
+    lifelines_ = std::make_unique<DriverSocket>(
+        io(), DriverSocket::Config{.world_size = config().world_size, .silence = kSilenceLimit / 2},
+        std::move(functions));
+  }
+
+  void on_joined(int rank, const lifeline::Joined& joined) {
+    Rank& known = own_ranks()[static_cast<std::size_t>(rank)];
+    known.pid = joined.pid;
+    if (joined.host != own_host_) known.host = joined.host;
+    changed();
+  }
+
+  // A rank that ends by itself has sent its exit code before. About a rank that was killed, the launcher may know more.
+  void on_closed(int rank, const std::string& why) {
+    const bool closed = why == "it closed the connection";
+    RankEnd end{
+        rank, name_of_rank(rank),
+        closed ? "its connection to cp-pool was closed" : fmt::format("its connection to cp-pool broke: {}", why),
+        std::nullopt};
+    if (const auto code = lifelines_->ranks()[static_cast<std::size_t>(rank)].ending) {
+      end.status = ExitStatus{false, *code};
+      end.how = describe(*end.status);
+      own_ranks()[static_cast<std::size_t>(rank)].exit = end.status;
+    }
+    note_end_once(std::move(end));
+  }
+
+  void note_end_once(RankEnd end) {
+    if (std::ranges::find(ends(), end.rank, &RankEnd::rank) != ends().end()) return changed();
+    note_end(std::move(end));
+  }
+
+  [[nodiscard]] bool has_lifelines() const {
+    return lifelines_ &&
+           std::ranges::any_of(lifelines_->ranks(), [](const auto& rank) { return rank.joined.has_value(); });
+  }
+
+  [[nodiscard]] std::vector<int> connected_ranks() const {
+    std::vector<int> out;
+    if (!lifelines_) return out;
+    for (int rank = 0; rank < config().world_size; ++rank) {
+      if (lifelines_->ranks()[static_cast<std::size_t>(rank)].connected) out.push_back(rank);
+    }
+    return out;
+  }
+
+  [[nodiscard]] std::string name_of_rank(int rank) const {
+    const std::string& host = ranks()[static_cast<std::size_t>(rank)].host;
+    return host.empty() ? fmt::format("rank {}", rank) : fmt::format("rank {} on {}", rank, host);
+  }
+
+  // Returns "ranks 0-3 and ranks 4-7 on node2" and the like.
+  [[nodiscard]] std::string names_of_ranks(const std::vector<int>& numbers) const {
+    std::vector<std::pair<std::string, std::vector<int>>>
+        hosts;  // host and its ranks, in the order of their first rank
+    for (const int rank : numbers) {
+      const std::string& host = ranks()[static_cast<std::size_t>(rank)].host;
+      auto known = std::ranges::find(hosts, host, [](const auto& entry) { return entry.first; });
+      if (known == hosts.end()) known = hosts.insert(hosts.end(), {host, {}});
+      known->second.push_back(rank);
+    }
+    std::string out;
+    for (const auto& [host, of_host] : hosts) {
+      out += fmt::format("{}{}{}", out.empty() ? "" : " and ", name_ranks(of_host), host.empty() ? "" : " on " + host);
+    }
+    return out;
+  }
+
+  [[nodiscard]] bool all_ended() const { return (launcher_ <= 0 || exit_) && connected_ranks().empty(); }
+
+  // Waits for the launcher's exit even if a rank's end is known, because the launcher may say how the rank ended.
+  [[nodiscard]] bool drained() const {
+    if (!exit_) return ends().empty();
+    return stdout_closed() && launcher_tail_.closed() && std::ranges::all_of(ends(), [this](const RankEnd& end) {
+             return !end.rank || ranks()[static_cast<std::size_t>(*end.rank)].tail.closed();
+           });
+  }
+
+  void on_exit() {
+    exit_ = peek_exit(launcher_).value_or(ExitStatus{false, -1});
+    note_end({std::nullopt, name_of(run().launcher), describe(*exit_), exit_});
+  }
+
+  void signal_launcher(int signal) const {
+    if (launcher_ > 0 && !exit_) ::kill(launcher_, signal);
+  }
+
+  std::vector<HostShare> hosts_;
+  bool crowded_;
+  std::unique_ptr<DriverSocket> lifelines_;
+  std::string own_host_;
+  pid_t launcher_ = -1;
+  std::optional<ExitStatus> exit_;  // of the launcher; none while it runs
+  StderrBuffer launcher_tail_;
+  LogFile launcher_log_;
+  Watch watch_;
+};
 
 }  // namespace
 
-LaunchedGroup::LaunchedGroup(asio::io_context& io, Config config, std::function<void()> on_change)
-    : WorkerGroup(io, config, std::move(on_change)),
-      config_(std::move(config)),
-      launcher_tail_(-1, config_.world_size) {}
-
-LaunchedGroup::~LaunchedGroup() {
-  kill();
-  lifelines_.reset();
-  if (launcher_ > 0) reap_until(std::chrono::steady_clock::now() + std::chrono::seconds(1), launcher_);
-  watch_.close();
-}
-
-void LaunchedGroup::spawn() {
-  open_logs();
-  if (logs().dir) launcher_log_ = {*logs().dir / "launcher.stderr.log", logs().on_error};
-  for (int rank = 0; rank < config_.world_size; ++rank) add_rank();
-
-  open_lifelines();
-
-  const std::string host = master_host();
-  const int port = random_port();
-  protocol::RankEnvironment of_ranks;
-  of_ranks.master_addr = host;
-  of_ranks.master_port = static_cast<std::uint16_t>(port);
-  Variables added = variables_of(of_ranks);
-  const std::vector<std::string>& of_a_rank = rank_variables();
-  std::erase_if(added, [&](const auto& variable) { return std::ranges::count(of_a_rank, variable.first) > 0; });
-  // Makes rank 0, and not torchrun, serve the control plane at the given port.
-  if (run().launcher.kind == LauncherKind::torchrun) added.emplace_back("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1");
-  std::ranges::copy(lifelines_->variables(), std::back_inserter(added));
-  LaunchPlan launch{
-      .world_size = config_.world_size,
-      .hosts = config_.hosts,
-      .rendezvous = fmt::format("{}:{}", host, port),
-      .worker = run().device == "cuda" ? restrict_gpus(config_.hosts, run().worker_command) : run().worker_command,
-      .name = step_name(config_.tag),
-      .as_root = ::geteuid() == 0};
-  for (const auto& [name, value] : added) launch.variables.push_back(name);
-  for (std::string& name : inherited_variables(process_environment())) {
-    if (std::ranges::count(launch.variables, name) == 0) launch.variables.push_back(std::move(name));
-  }
-  std::vector<std::string> words = launch_words(run().launcher, launch);
-  // Only when needed, because Slurm may restrict a step that overcommits to one core of each node.
-  if (run().launcher.kind == LauncherKind::srun && config_.crowded) words.insert(words.begin() + 1, "--overcommit");
-
-  Pipe in = make_pipe();
-  Pipe out = make_pipe();
-  Pipe err = make_pipe();
-  SpawnedProcess process = cp_pool::spawn({.argv = words,
-                                           .env = added,
-                                           .without = rank_variables(),
-                                           .stdin_fd = in.read.get(),
-                                           .stdout_fd = out.write.get(),
-                                           .stderr_fd = err.write.get(),
-                                           .process = process_environment()});
-  launcher_ = process.pid;
-  watch_ = watch(std::move(err.read), std::move(process.pidfd), launcher_tail_, launcher_log_, [this] { on_exit(); });
-  watch_stdio(std::move(in.write), std::move(out.read));
-}
-
-void LaunchedGroup::open_lifelines() {
-  own_host_ = protocol::host_name();
-  const auto rank_at = [this](int rank) -> Rank& { return own_ranks()[static_cast<std::size_t>(rank)]; };
-  DriverSocket::Functions functions;
-  functions.on_joined = [this](int rank, const lifeline::Joined& joined) { on_joined(rank, joined); };
-  functions.on_silent = [this](int rank, std::chrono::milliseconds silence) {
-    // Unless it is heard of before, the rank is taken for dead.
-    Alarm& alarm = silences_.try_emplace(rank, io()).first->second;
-    alarm.set(kSilenceLimit - silence, [this, rank] { give_up_if_silent(rank); });
-    changed();
-  };
-  functions.on_heard_again = [this](int) { changed(); };
-  functions.on_closed = [this](int rank, const std::string& why) { on_closed(rank, why); };
-  functions.on_stderr = [this, rank_at](int rank, std::string_view bytes) {
-    rank_at(rank).log.write(bytes);
-    rank_at(rank).tail.feed(bytes);
-    changed();
-  };
-  functions.on_stderr_end = [this, rank_at](int rank) {
-    rank_at(rank).tail.close();
-    changed();
-  };
-  DriverSocket::Config config;
-  config.world_size = config_.world_size;
-  lifelines_ = std::make_unique<DriverSocket>(io(), config, std::move(functions));
-}
-
-void LaunchedGroup::on_joined(int rank, const lifeline::Joined& joined) {
-  Rank& known = own_ranks()[static_cast<std::size_t>(rank)];
-  known.pid = joined.pid;
-  if (joined.host != own_host_) known.host = joined.host;
-  changed();
-}
-
-void LaunchedGroup::give_up_if_silent(int rank) {
-  if (!lifelines_) return;
-  const DriverSocket::Rank& known = lifelines_->ranks()[static_cast<std::size_t>(rank)];
-  if (!known.connected || !known.silent) return;
-  note_end_once({rank, name_of_rank(rank), fmt::format("nothing has been heard of it for {} s", kSilenceLimit.count()),
-                 std::nullopt});
-}
-
-void LaunchedGroup::note_end_once(RankEnd end) {
-  if (std::ranges::find(ends(), end.rank, &RankEnd::rank) != ends().end()) return changed();
-  note_end(std::move(end));
-}
-
-// A rank that ends by itself has sent its exit code before. About a rank that was killed, the launcher may know more.
-void LaunchedGroup::on_closed(int rank, const std::string& why) {
-  const bool closed = why == "it closed the connection";
-  RankEnd end{rank, name_of_rank(rank),
-              closed ? "its connection to cp-pool was closed" : fmt::format("its connection to cp-pool broke: {}", why),
-              std::nullopt};
-  if (const auto code = lifelines_->ranks()[static_cast<std::size_t>(rank)].ending) {
-    end.status = ExitStatus{false, *code};
-    end.how = describe(*end.status);
-    own_ranks()[static_cast<std::size_t>(rank)].exit = end.status;
-  }
-  note_end_once(std::move(end));
-}
-
-bool LaunchedGroup::has_lifelines() const {
-  return lifelines_ &&
-         std::ranges::any_of(lifelines_->ranks(), [](const auto& rank) { return rank.joined.has_value(); });
-}
-
-std::vector<int> LaunchedGroup::connected_ranks() const {
-  std::vector<int> out;
-  if (!lifelines_) return out;
-  for (int rank = 0; rank < config_.world_size; ++rank) {
-    if (lifelines_->ranks()[static_cast<std::size_t>(rank)].connected) out.push_back(rank);
-  }
-  return out;
-}
-
-std::string LaunchedGroup::name_of_rank(int rank) const {
-  const std::string& host = ranks()[static_cast<std::size_t>(rank)].host;
-  return host.empty() ? fmt::format("rank {}", rank) : fmt::format("rank {} on {}", rank, host);
-}
-
-void LaunchedGroup::add_to(RankFacts& facts) const {
-  facts.rank0_ended = exit_ || (lifelines_ && lifelines_->ranks().front().closed);
-  facts.all_ended = all_ended();
-  facts.drained = drained();
-  if (!has_lifelines()) facts.tails_complete = launcher_tail_.complete();
-  facts.die_with_their_processes = false;
-  facts.silent = silent_ranks();
-  facts.left = ranks_left();
-}
-
-std::string LaunchedGroup::silent_ranks() const {
-  std::string out;
-  for (const int rank : connected_ranks()) {
-    if (!lifelines_->ranks()[static_cast<std::size_t>(rank)].silent) continue;
-    out += (out.empty() ? "" : ", ") + name_of_rank(rank);
-  }
-  return out.empty() ? out : fmt::format("nothing has been heard of {} for more than 5 s", out);
-}
-
-// If a host is cut off, the launcher may notice before the driver takes the host's ranks for silent.
-std::string LaunchedGroup::ranks_left() const {
-  if (ends().empty()) return "";
-  std::vector<int> quiet;
-  std::vector<int> talking;
-  Clock::duration shortest = Clock::duration::max();
-  for (const int rank : connected_ranks()) {
-    const Clock::duration silence = lifelines_->silence_of(rank);
-    (silence > kLateBeat ? quiet : talking).push_back(rank);
-    if (silence > kLateBeat) shortest = std::min(shortest, silence);
-  }
-  std::string out;
-  if (!quiet.empty()) {
-    out = fmt::format("nothing has been heard of {} for {:.1f} s", names_of_ranks(quiet),
-                      std::chrono::duration<double>(shortest).count());
-  }
-  // If the end of a rank is known, the ranks that go on are not mentioned.
-  const bool launcher_alone = std::ranges::none_of(ends(), [](const RankEnd& end) { return end.rank.has_value(); });
-  if (launcher_alone && !talking.empty()) {
-    out += fmt::format("{}{} {} still connected", out.empty() ? "" : "; ", names_of_ranks(talking),
-                       talking.size() == 1 ? "is" : "are");
-  }
-  return out;
-}
-
-std::string LaunchedGroup::names_of_ranks(const std::vector<int>& numbers) const {
-  std::vector<std::pair<std::string, std::vector<int>>> hosts;  // host and its ranks, in the order of their first rank
-  for (const int rank : numbers) {
-    const std::string& host = ranks()[static_cast<std::size_t>(rank)].host;
-    auto known = std::ranges::find(hosts, host, [](const auto& entry) { return entry.first; });
-    if (known == hosts.end()) known = hosts.insert(hosts.end(), {host, {}});
-    known->second.push_back(rank);
-  }
-  std::string out;
-  for (const auto& [host, of_host] : hosts) {
-    out += fmt::format("{}{}{}", out.empty() ? "" : " and ", name_ranks(of_host), host.empty() ? "" : " on " + host);
-  }
-  return out;
-}
-
-std::vector<Leftover> LaunchedGroup::unproven() const {
-  std::vector<Leftover> out;
-  for (const int rank : connected_ranks()) {
-    const Rank& left = ranks()[static_cast<std::size_t>(rank)];
-    const bool silent = lifelines_->ranks()[static_cast<std::size_t>(rank)].silent;
-    out.push_back(
-        {.pid = left.pid, .state = silent ? "silent" : "connected", .host = left.host.empty() ? own_host_ : left.host});
-  }
-  return out;
-}
-
-void LaunchedGroup::on_exit() {
-  exit_ = peek_exit(launcher_).value_or(ExitStatus{false, -1});
-  note_end({std::nullopt, name_of(run().launcher), describe(*exit_), exit_});
-}
-
-// The host on which workers without lifelines connect to rank 0. Without an allocation, rank 0 is assumed to run on
-// this host.
-std::string LaunchedGroup::master_host() const {
-  if (!config_.hosts.empty()) return config_.hosts.front().host;
-  const std::vector<std::string> addresses = protocol::own_addresses();
-  const bool may_leave_host = run().launcher.kind != LauncherKind::torchrun;
-  return may_leave_host && !addresses.empty() ? addresses.front() : "127.0.0.1";
-}
-
-// Waits for the launcher's exit even if a rank's end is known, because the launcher may say how the rank ended.
-bool LaunchedGroup::drained() const {
-  if (!exit_) return ends().empty();
-  return stdout_closed() && launcher_tail_.closed() && std::ranges::all_of(ends(), [this](const RankEnd& end) {
-           return !end.rank || ranks()[static_cast<std::size_t>(*end.rank)].tail.closed();
-         });
-}
-
-std::vector<StderrBuffer*> LaunchedGroup::streams() {
-  std::vector<StderrBuffer*> out = WorkerGroup::streams();
-  out.push_back(&launcher_tail_);
-  return out;
-}
-
-std::vector<StderrTail> LaunchedGroup::tails() {
-  const bool by_rank = has_lifelines();
-  std::vector<StderrTail> out;
-  if (by_rank) out = WorkerGroup::tails();
-  StderrTail said = launcher_tail_.tail();
-  if (by_rank && said.text.empty()) return out;
-  said.of = name_of(run().launcher);
-  said.fenced = said.fenced || by_rank;
-  out.push_back(std::move(said));
-  return out;
-}
-
-std::string LaunchedGroup::last_words(const RankEnd& end) {
-  if (end.rank) return WorkerGroup::last_words(end);
-  return last_sentence(launcher_tail_.tail().text);
-}
-
-void LaunchedGroup::signal_launcher(int signal) const {
-  if (launcher_ > 0 && !exit_) ::kill(launcher_, signal);
-}
-
-// Without lifelines the launcher is signalled: mpirun and srun pass the signal on to every rank, but torchrun would die
-// of it.
-void LaunchedGroup::ask_for_stacks() {
-  if (has_lifelines()) {
-    for (const int rank : connected_ranks()) lifelines_->show_stack(rank);
-  } else if (run().launcher.kind == LauncherKind::mpirun || run().launcher.kind == LauncherKind::srun) {
-    signal_launcher(SIGUSR2);
-  }
-}
-
-void LaunchedGroup::terminate() {
-  signal_launcher(SIGTERM);
-  signal_launcher(SIGCONT);
-}
-
-// Ends the ranks before the launcher, because ranks go on when their launcher is killed.
-void LaunchedGroup::kill() {
-  if (launcher_ <= 0) return;
-  if (!all_ended() && run().launcher.kind == LauncherKind::srun) cancel_step();
-  if (lifelines_) lifelines_->end_all();
-  ::kill(-launcher_, SIGKILL);
-}
-
-// Lets Slurm kill the ranks. It reaches ranks that react to nothing else and that no srun waits for any more.
-void LaunchedGroup::cancel_step() const {
-  const std::string command = fmt::format(
-      "squeue --steps --noheader --name={} --format=%i | xargs -r scancel --signal=KILL", step_name(config_.tag));
-  try {
-    cp_pool::spawn({.argv = {"sh", "-c", command}, .process = process_environment()});
-  } catch (const SpawnError&) {  // ranks that are left are named in pool_retired
-    return;
-  }
-}
-
-void LaunchedGroup::reap() {
-  watch_.close();
-  lifelines_.reset();
-  if (launcher_ > 0 && reap_if_exited(launcher_)) launcher_ = -1;
-  launcher_log_.close();
-  WorkerGroup::reap();
+std::unique_ptr<WorkerGroup> make_launched_group(asio::io_context& io, WorkerGroup::Config config,
+                                                 std::vector<HostShare> hosts, bool crowded,
+                                                 std::function<void()> on_change) {
+  return std::make_unique<LaunchedGroup>(io, std::move(config), std::move(hosts), crowded, std::move(on_change));
 }
 
 }  // namespace cp_pool

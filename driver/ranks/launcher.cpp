@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <filesystem>
+#include <stdexcept>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -21,15 +22,11 @@ int nodes_of(const LaunchPlan& launch) {
 }
 
 int ranks_per_node(const LaunchPlan& launch) {
-  int most = 0;
-  for (const HostShare& share : launch.hosts) most = std::max(most, share.ranks);
-  return most > 0 ? most : launch.world_size;
+  return launch.hosts.empty() ? launch.world_size : std::ranges::max(mapped(launch.hosts, &HostShare::ranks));
 }
 
 std::string join_hosts(const LaunchPlan& launch) {
-  std::string out;
-  for (const HostShare& share : launch.hosts) out += (out.empty() ? "" : ",") + share.host;
-  return out;
+  return fmt::format("{}", fmt::join(mapped(launch.hosts, &HostShare::host), ","));
 }
 
 void append(Words& words, const Words& more) {
@@ -41,11 +38,8 @@ Words mpirun_words(const LaunchPlan& launch) {
   Words out{"mpirun", "--bind-to", "none", "--oversubscribe", "-np", std::to_string(launch.world_size)};
   if (launch.as_root) out.emplace_back("--allow-run-as-root");
   if (!launch.hosts.empty()) {
-    std::string hosts;
-    for (const HostShare& share : launch.hosts) {
-      hosts += fmt::format("{}{}:{}", hosts.empty() ? "" : ",", share.host, share.ranks);
-    }
-    append(out, {"--host", hosts, "--map-by", "slot"});
+    const auto text = [](const HostShare& share) { return fmt::format("{}:{}", share.host, share.ranks); };
+    append(out, {"--host", fmt::format("{}", fmt::join(mapped(launch.hosts, text), ",")), "--map-by", "slot"});
   }
   for (const std::string& name : launch.variables) append(out, {"-x", name});
   append(out, launch.worker);
@@ -107,41 +101,33 @@ const std::array kPlaceholders{
                   return out;
                 }}};
 
-struct Filled {
-  std::string text;
-  std::string wrong;  // why the word is wrong; empty if it is not
-};
-
-// Replaces every {NAME} in the word; {{ and }} stand for a brace.
-Filled fill(std::string_view word, const LaunchPlan& launch) {
-  Filled out;
+// Replaces every {NAME} in the word; {{ and }} stand for a brace. Throws std::invalid_argument.
+std::string fill(std::string_view word, const LaunchPlan& launch) {
+  std::string out;
   for (std::size_t i = 0; i < word.size(); ++i) {
     const char c = word[i];
     if ((c == '{' || c == '}') && word.substr(i + 1).starts_with(c)) {
-      out.text += c;
+      out += c;
       ++i;
     } else if (c == '}') {
-      out.wrong = fmt::format("'{}' has a '}}' without a '{{'; write a literal brace twice", word);
-      return out;
+      throw std::invalid_argument(fmt::format("'{}' has a '}}' without a '{{'; write a literal brace twice", word));
     } else if (c == '{') {
       const std::size_t end = word.find('}', i);
       const std::string_view name = word.substr(i + 1, end == std::string_view::npos ? end : end - i - 1);
       const auto* const found = std::ranges::find(kPlaceholders, name, &Placeholder::name);
       if (end == std::string_view::npos) {
-        out.wrong = fmt::format("'{}' has a '{{' without a '}}'; write a literal brace twice", word);
-        return out;
+        throw std::invalid_argument(fmt::format("'{}' has a '{{' without a '}}'; write a literal brace twice", word));
       }
       if (found == kPlaceholders.end()) {
-        out.wrong = fmt::format(
-            "there is no {{{}}}: a launcher has {{world_size}}, {{nodes}}, {{ranks_per_node}}, {{hosts}}, "
-            "{{rendezvous}} and {{worker}}; write a literal brace twice",
-            name);
-        return out;
+        throw std::invalid_argument(
+            fmt::format("there is no {{{}}}: a launcher has {{world_size}}, {{nodes}}, {{ranks_per_node}}, {{hosts}}, "
+                        "{{rendezvous}} and {{worker}}; write a literal brace twice",
+                        name));
       }
-      out.text += found->value(launch);
+      out += found->value(launch);
       i = end;
     } else {
-      out.text += c;
+      out += c;
     }
   }
   return out;
@@ -153,7 +139,7 @@ Words custom_words(const Words& words, const LaunchPlan& launch) {
     if (word == kWorker) {
       append(out, launch.worker);
     } else {
-      out.push_back(fill(word, launch).text);
+      out.push_back(fill(word, launch));
     }
   }
   return out;
@@ -162,10 +148,8 @@ Words custom_words(const Words& words, const LaunchPlan& launch) {
 // Whether the name is safe in a shell script: letters, digits, dots, hyphens, underscores, and the colons of an
 // address.
 bool is_plain(const std::string& name) {
-  return std::ranges::all_of(name, [](unsigned char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' || c == '-' ||
-           c == '_' || c == ':';
-  });
+  constexpr const char* kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_:";
+  return name.find_first_not_of(kPlain) == std::string::npos;
 }
 
 }  // namespace
@@ -176,26 +160,21 @@ std::string name_of(const Launcher& launcher) {
 }
 
 std::vector<std::string> launch_words(const Launcher& launcher, const LaunchPlan& launch) {
-  switch (launcher.kind) {
-    case LauncherKind::mpirun:
-      return mpirun_words(launch);
-    case LauncherKind::srun:
-      return srun_words(launch);
-    case LauncherKind::torchrun:
-      return torchrun_words(launch);
-    case LauncherKind::custom:
-      return custom_words(launcher.words, launch);
-    case LauncherKind::local:
-      break;
-  }
-  return launch.worker;
+  if (launcher.kind == LauncherKind::mpirun) return mpirun_words(launch);
+  if (launcher.kind == LauncherKind::srun) return srun_words(launch);
+  if (launcher.kind == LauncherKind::torchrun) return torchrun_words(launch);
+  return launcher.kind == LauncherKind::custom ? custom_words(launcher.words, launch) : launch.worker;
 }
 
 std::string template_error(const std::vector<std::string>& words) {
   bool has_worker = false;
-  for (const std::string& word : words) {
-    if (std::string wrong = fill(word, {}).wrong; !wrong.empty()) return wrong;
-    has_worker = has_worker || word.find(kWorker) != std::string::npos;
+  try {
+    for (const std::string& word : words) {
+      fill(word, {});
+      has_worker = has_worker || word.find(kWorker) != std::string::npos;
+    }
+  } catch (const std::invalid_argument& wrong) {
+    return wrong.what();
   }
   if (words.empty() || words.front() == kWorker) return "it names no program that starts the ranks";
   return has_worker ? "" : "it has no {worker}, where the worker's command line is to stand";

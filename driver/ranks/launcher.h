@@ -1,8 +1,13 @@
 // A launcher starts the ranks of a pool, on this host or on others: mpirun, srun, torchrun, or a command of the user's.
-// This file builds its command line. It starts no process and reads no environment.
+// launcher.cpp builds its command line; allocation.cpp finds out which hosts it may use. Neither starts a process or
+// reads the environment.
 #pragma once
 
+#include <functional>
+#include <optional>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "driver/core/run.h"
@@ -46,5 +51,28 @@ std::vector<HostShare> place(int ranks, const std::vector<int>& slots, const std
 // one of its addresses; on a host that is not listed the script fails without starting the worker. Returns `worker`
 // unchanged if there are no hosts or no slots.
 std::vector<std::string> restrict_gpus(const std::vector<HostShare>& hosts, std::vector<std::string> worker);
+
+// --- The hosts of a Slurm job or of a hostfile ---
+
+// A variable has a value that cannot be parsed; what() names the variable and its value.
+class AllocationError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+using VariableLookup = std::function<std::optional<std::string>(const char* name)>;
+
+// Returns the hosts of the Slurm job that this process runs in, each with its number of slots in HostShare::ranks: GPUs
+// for device cuda, else the tasks that were asked for, else CPUs. Empty if it runs in no job. Throws AllocationError.
+std::vector<HostShare> slurm_allocation(const VariableLookup& lookup, const std::string& device);
+
+// Returns the hosts of an Open MPI hostfile, which has lines such as "node1 slots=4". Throws std::invalid_argument.
+std::vector<HostShare> hosts_of_hostfile(std::string_view text);
+
+// Expands a Slurm list of hosts such as "n[1-3,07],gpu-a": returns the names in order. Throws std::invalid_argument.
+std::vector<std::string> expand_hosts(std::string_view list);
+
+// Expands Slurm's notation for one number a host: "2(x3),1" gives 2, 2, 2, 1. Throws std::invalid_argument.
+std::vector<int> expand_counts(std::string_view list);
 
 }  // namespace cp_pool

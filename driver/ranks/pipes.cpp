@@ -20,11 +20,6 @@ void PipeReader::close() {
   pipe_.close(ignored);
 }
 
-void PipeReader::resume() {
-  paused_ = false;
-  if (!reading_ && pipe_.is_open()) read_next();
-}
-
 std::string PipeReader::take_available() {
   std::string out(buffer_.size(), '\0');
   const ssize_t size = pipe_.is_open() ? ::read(pipe_.native_handle(), out.data(), out.size()) : 0;
@@ -100,19 +95,14 @@ void PipeWriter::write_next() {
                     });
 }
 
-ExitWatcher::ExitWatcher(asio::io_context& io, UniqueFd pidfd, std::function<void()> on_exit)
-    : pidfd_(io, pidfd.release()), on_exit_(std::move(on_exit)) {}
-
-void ExitWatcher::start() {
-  wait_until_ready(pidfd_, asio::posix::stream_descriptor::wait_read,
-                   [self = shared_from_this()](asio::error_code error) {
-                     if (!error && self->pidfd_.is_open()) self->on_exit_();
+std::shared_ptr<asio::posix::stream_descriptor> watch_exit(asio::io_context& io, UniqueFd pidfd,
+                                                           std::function<void()> on_exit) {
+  auto out = std::make_shared<asio::posix::stream_descriptor>(io, pidfd.release());
+  wait_until_ready(*out, asio::posix::stream_descriptor::wait_read,
+                   [out, on_exit = std::move(on_exit)](asio::error_code error) {
+                     if (!error && out->is_open()) on_exit();
                    });
-}
-
-void ExitWatcher::close() {
-  asio::error_code ignored;  // closing a pidfd loses nothing
-  pidfd_.close(ignored);
+  return out;
 }
 
 namespace {

@@ -29,7 +29,10 @@ class PipeReader : public std::enable_shared_from_this<PipeReader> {
   void start() { read_next(); }
   // Between pause() and resume(), only a read that has already begun is finished.
   void pause() { paused_ = true; }
-  void resume();
+  void resume() {
+    paused_ = false;
+    if (!reading_ && pipe_.is_open()) read_next();
+  }
   // Returns the bytes that are in the pipe now and were not passed to on_data, at most 64 KiB: the last words of a
   // process that has ended.
   std::string take_available();
@@ -69,17 +72,9 @@ class PipeWriter : public std::enable_shared_from_this<PipeWriter> {
   bool closing_ = false;
 };
 
-// Calls on_exit once when a process has exited, which it sees through the pidfd.
-class ExitWatcher : public std::enable_shared_from_this<ExitWatcher> {
- public:
-  ExitWatcher(asio::io_context& io, UniqueFd pidfd, std::function<void()> on_exit);
-  void start();
-  void close();
-
- private:
-  asio::posix::stream_descriptor pidfd_;
-  std::function<void()> on_exit_;
-};
+// Calls on_exit once when the process of the pidfd has exited, unless the descriptor that it returns is closed before.
+std::shared_ptr<asio::posix::stream_descriptor> watch_exit(asio::io_context& io, UniqueFd pidfd,
+                                                           std::function<void()> on_exit);
 
 // Calls `done` when `descriptor` is ready for `what`, or with the error of a wait that was cancelled. Asio's own
 // async_wait may end too early: while Asio handles a batch of events, a newly registered descriptor can take the place

@@ -1,4 +1,5 @@
-// What the driver knows of the ranks of a pool: the facts on which a PoolMachine (driver/pool/pool_machine.h) decides.
+// What the driver knows of the ranks of a pool and of their fork server: the facts on which a PoolMachine
+// (driver/pool/pool_machine.h) decides.
 #pragma once
 
 #include <optional>
@@ -57,6 +58,15 @@ struct RankFacts {
   // The last such line of the current case that has the sentinel elsewhere than at its beginning, or without the blank
   // after it.
   std::string_view misplaced_sentinel = {};
+};
+
+// What is known of the process that ranks are forked from (fork_server.h).
+struct ServerFacts {
+  enum class State { none, unused, starting, ready, useless };
+  State state = State::none;
+  // Why no rank can start, whether it is forked or not; empty if ranks can be started one by one.
+  std::string no_rank_starts = {};
+  std::string last_words = {};
 };
 
 }  // namespace cp_pool

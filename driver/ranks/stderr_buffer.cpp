@@ -33,10 +33,14 @@ bool is_of_a_stack(std::string_view line) {
 
 void StderrBuffer::feed(std::string_view bytes) {
   for (const protocol::Line& line : framer_.feed(bytes)) {
-    if (const auto seq = protocol::parse_fence(line.text)) {
-      take_fence(*seq);
-    } else {
+    const auto seq = protocol::parse_fence(line.text);
+    if (!seq) {
       take_line(line.text);
+    } else if (*seq == seq_) {
+      fence_seen_ = ++fences_ >= writers_;
+    } else if (*seq < seq_) {
+      lines_.clear();
+      foreign_ = false;
     }
   }
 }
@@ -60,15 +64,6 @@ void StderrBuffer::begin_case(std::int64_t seq) {
   fences_ = 0;
   fence_seen_ = false;
   reopened_ = false;
-}
-
-void StderrBuffer::take_fence(std::int64_t seq) {
-  if (seq == seq_) {
-    fence_seen_ = ++fences_ >= writers_;
-  } else if (seq < seq_) {
-    lines_.clear();
-    foreign_ = false;
-  }
 }
 
 void StderrBuffer::take_line(std::string_view line) {

@@ -45,7 +45,6 @@ class StderrBuffer {
 
  private:
   void take_line(std::string_view line);
-  void take_fence(std::int64_t seq);
   void take_partial_line() {
     if (const auto line = framer_.rest()) take_line(line->text);
   }

@@ -1,19 +1,18 @@
 #include "driver/ranks/worker_group.h"
 
 #include <algorithm>
-#include <cctype>
+#include <regex>
 #include <system_error>
 
 #include <fmt/format.h>
 
-#include "driver/core/mapped.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
 
-WorkerGroup::WorkerGroup(asio::io_context& io, const Config& config, std::function<void()> on_change)
-    : io_(io), common_(config), on_change_(std::move(on_change)) {
-  ranks_.reserve(static_cast<std::size_t>(config.world_size));  // the pipes keep references to the elements
+WorkerGroup::WorkerGroup(asio::io_context& io, Config config, std::function<void()> on_change)
+    : io_(io), config_(std::move(config)), on_change_(std::move(on_change)) {
+  ranks_.reserve(static_cast<std::size_t>(config_.world_size));  // the pipes keep references to the elements
 }
 
 WorkerGroup::~WorkerGroup() {
@@ -22,32 +21,32 @@ WorkerGroup::~WorkerGroup() {
 }
 
 Variables WorkerGroup::variables_of(protocol::RankEnvironment rank) const {
-  rank.world_size = common_.world_size;
-  rank.tag = common_.tag;
+  rank.world_size = config_.world_size;
+  rank.tag = config_.tag;
   rank.device = run().device;
   rank.share_gpus = run().share_gpus;
   Variables out = protocol::to_variables(rank);
   add_wait_policy(out, process_environment());
-  out.insert(out.end(), common_.variables.begin(), common_.variables.end());
+  out.insert(out.end(), config_.variables.begin(), config_.variables.end());
   return out;
 }
 
 void WorkerGroup::open_logs() {
-  if (!common_.logs.dir) return;
+  if (!config_.logs.dir) return;
   std::error_code error;
-  std::filesystem::create_directories(*common_.logs.dir, error);
+  std::filesystem::create_directories(*config_.logs.dir, error);
   if (error) {
-    common_.logs.on_error(fmt::format("cannot write {}: {}", common_.logs.dir->string(), error.message()));
-    common_.logs.dir.reset();
+    config_.logs.on_error(fmt::format("cannot write {}: {}", config_.logs.dir->string(), error.message()));
+    config_.logs.dir.reset();
     return;
   }
-  stdout_log_ = {*common_.logs.dir / "rank0.stdout.log", common_.logs.on_error};
+  stdout_log_ = {*config_.logs.dir / "rank0.stdout.log", config_.logs.on_error};
 }
 
 WorkerGroup::Rank& WorkerGroup::add_rank() {
   const int index = static_cast<int>(ranks_.size());
   Rank& rank = ranks_.emplace_back(index);
-  if (common_.logs.dir) rank.log = {*common_.logs.dir / fmt::format("rank{}.stderr.log", index), common_.logs.on_error};
+  if (config_.logs.dir) rank.log = {*config_.logs.dir / fmt::format("rank{}.stderr.log", index), config_.logs.on_error};
   return rank;
 }
 
@@ -79,15 +78,15 @@ WorkerGroup::Watch WorkerGroup::watch(UniqueFd stderr_end, UniqueFd pidfd, Stder
     on_change_();
   };
   Watch out{.stderr_pipe = std::make_shared<PipeReader>(io_, std::move(stderr_end), std::move(functions)),
-            .watcher = std::make_shared<ExitWatcher>(io_, std::move(pidfd), std::move(on_exit))};
+            .exit = watch_exit(io_, std::move(pidfd), std::move(on_exit))};
   out.stderr_pipe->start();
-  out.watcher->start();
   return out;
 }
 
 void WorkerGroup::Watch::close() const {
   if (stderr_pipe) stderr_pipe->close();
-  if (watcher) watcher->close();
+  asio::error_code ignored;  // closing a pidfd loses nothing
+  if (exit) exit->close(ignored);
 }
 
 void WorkerGroup::note_end(RankEnd end) {
@@ -106,22 +105,18 @@ void WorkerGroup::on_stdout(std::string_view bytes) {
       continue;
     }
     message = true;
-    on_line(line);
+    if (line.kind == protocol::Line::Kind::over_long) {
+      inbox_.emplace_back(ProtocolBreak{fmt::format("a line of more than {} MiB", protocol::kMaxLineBytes >> 20U)});
+      continue;
+    }
+    try {
+      inbox_.emplace_back(protocol::parse_event(line.text));
+    } catch (const protocol::ProtocolError& error) {
+      const std::string excerpt = protocol::cut_text(protocol::clean_text(line.text.substr(0, 256)), 200);
+      inbox_.emplace_back(ProtocolBreak{fmt::format("a line that is no message: {}: {}", error.what(), excerpt)});
+    }
   }
   if (message) on_change_();
-}
-
-void WorkerGroup::on_line(const protocol::Line& line) {
-  if (line.kind == protocol::Line::Kind::over_long) {
-    inbox_.emplace_back(ProtocolBreak{fmt::format("a line of more than {} MiB", protocol::kMaxLineBytes >> 20U)});
-    return;
-  }
-  try {
-    inbox_.emplace_back(protocol::parse_event(line.text));
-  } catch (const protocol::ProtocolError& error) {
-    const std::string excerpt = protocol::cut_text(protocol::clean_text(line.text.substr(0, 256)), 200);
-    inbox_.emplace_back(ProtocolBreak{fmt::format("a line that is no message: {}: {}", error.what(), excerpt)});
-  }
 }
 
 std::optional<Incoming> WorkerGroup::take() {
@@ -170,25 +165,14 @@ void WorkerGroup::begin_case(std::int64_t seq) {
   for (StderrBuffer* const stream : streams()) stream->begin_case(seq);
 }
 
-std::vector<StderrBuffer*> WorkerGroup::streams() {
-  return mapped(ranks_, [](Rank& rank) { return &rank.tail; });
-}
-
-std::vector<StderrTail> WorkerGroup::tails() {
-  return mapped(ranks_, [](Rank& rank) { return rank.tail.tail(); });
-}
-
 std::string WorkerGroup::locate_ranks_in(std::string_view text) const {
   std::string out;
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
     const std::string name = fmt::format("rank {}", rank);
     const std::string& host = ranks_[rank].host;
     if (host.empty() || text.find(fmt::format("{} on {}", name, host)) != std::string_view::npos) continue;
-    for (std::size_t at = text.find(name); at != std::string_view::npos; at = text.find(name, at + 1)) {
-      const std::size_t end = at + name.size();
-      if (end < text.size() && std::isdigit(static_cast<unsigned char>(text[end])) != 0) continue;
+    if (std::regex_search(text.begin(), text.end(), std::regex(name + "(?![0-9])"))) {
       out += fmt::format("{}{} is on {}", out.empty() ? "; " : ", ", name, host);
-      break;
     }
   }
   return out;

@@ -1,7 +1,5 @@
 // The ranks of one pool and the pipes to rank 0. It reports facts, such as messages that were read and ranks that
-// ended, and decides nothing; the pool's coroutine looks at these facts after each on_change. If the ranks are
-// processes of the driver, the group is a LocalGroup (local_group.h); if a launcher starts them, a LaunchedGroup
-// (launched_group.h).
+// ended, and decides nothing; the pool's coroutine looks at these facts after each on_change.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +17,7 @@
 #include <asio/io_context.hpp>
 
 #include "driver/core/events.h"
+#include "driver/core/mapped.h"
 #include "driver/core/rank_environment.h"
 #include "driver/core/run.h"
 #include "driver/os/spawn.h"
@@ -39,19 +38,18 @@ class WorkerGroup {
     LogFile::OnError on_error;                 // called for each log file that cannot be written
   };
 
-  // The settings that all kinds of group have.
   struct Config {
     const RunConfig* run = nullptr;  // worker, environment, device and launcher; not owned, outlives the group
     int world_size = 1;
     std::string tag;  // value of CP_POOL_TAG, by which processes of the pool are found
-    Logs logs;
-    Variables variables;  // added to the ranks' environment
+    Logs logs = {};
+    Variables variables = {};  // added to the ranks' environment
   };
 
   // The pipe from a child's stderr, and the watch over its exit.
   struct Watch {
     std::shared_ptr<PipeReader> stderr_pipe;
-    std::shared_ptr<ExitWatcher> watcher;
+    std::shared_ptr<asio::posix::stream_descriptor> exit;
 
     void close() const;
   };
@@ -67,7 +65,7 @@ class WorkerGroup {
     Watch watch;  // if it is a child of the driver
   };
 
-  WorkerGroup(asio::io_context& io, const Config& config, std::function<void()> on_change);
+  WorkerGroup(asio::io_context& io, Config config, std::function<void()> on_change);
   virtual ~WorkerGroup();
 
   // Starts the ranks. To be called on the main thread. Throws SpawnError or std::system_error; ranks that were started
@@ -107,7 +105,9 @@ class WorkerGroup {
   void reopen_tails() {
     for (StderrBuffer* const stream : streams()) stream->reopen();
   }
-  virtual std::vector<StderrTail> tails();
+  virtual std::vector<StderrTail> tails() {
+    return mapped(ranks_, [](Rank& rank) { return rank.tail.tail(); });
+  }
   // The last words of a rank or launcher that has ended; empty if it had none.
   virtual std::string last_words(const RankEnd& end) { return end.rank ? last_stderr_line(*end.rank) : ""; }
   std::string last_stderr_line(int rank) { return ranks_[static_cast<std::size_t>(rank)].tail.last_line(); }
@@ -124,7 +124,8 @@ class WorkerGroup {
  protected:
   // What the child writes goes to `tail` and `log`.
   Watch watch(UniqueFd stderr_end, UniqueFd pidfd, StderrBuffer& tail, LogFile& log, std::function<void()> on_exit);
-  [[nodiscard]] const RunConfig& run() const { return *common_.run; }
+  [[nodiscard]] const Config& config() const { return config_; }
+  [[nodiscard]] const RunConfig& run() const { return *config_.run; }
   [[nodiscard]] const ProcessEnvironment* process_environment() const {
     return run().process ? &*run().process : nullptr;
   }
@@ -139,19 +140,19 @@ class WorkerGroup {
   [[nodiscard]] const std::vector<RankEnd>& ends() const { return ends_; }  // in the order in which the ranks ended
 
   // The stderr of the ranks, and of the launcher if there is one.
-  virtual std::vector<StderrBuffer*> streams();
+  virtual std::vector<StderrBuffer*> streams() {
+    return mapped(ranks_, [](Rank& rank) { return &rank.tail; });
+  }
   // Adds what only this kind of group knows.
   virtual void add_to(RankFacts& facts) const = 0;
   [[nodiscard]] asio::io_context& io() const { return io_; }
-  [[nodiscard]] const Logs& logs() const { return common_.logs; }
   [[nodiscard]] std::vector<Rank>& own_ranks() { return ranks_; }
 
  private:
   void on_stdout(std::string_view bytes);
-  void on_line(const protocol::Line& line);
 
   asio::io_context& io_;
-  Config common_;
+  Config config_;
   std::function<void()> on_change_;
   std::vector<Rank> ranks_;
   std::vector<RankEnd> ends_;
@@ -165,5 +166,20 @@ class WorkerGroup {
   std::string misplaced_sentinel_;
   LogFile stdout_log_;
 };
+
+class ForkServer;
+
+// Returns a group of ranks that are processes of the driver. Each has a stderr pipe and a process group of its own.
+// fork_server: forks the ranks; nullptr: they are spawned one by one. on_forked: called for each forked rank before
+// anybody may reap it. The destructor kills and reaps the ranks that are left, waiting 1 s at most.
+std::unique_ptr<WorkerGroup> make_local_group(asio::io_context& io, WorkerGroup::Config config, ForkServer* fork_server,
+                                              std::function<void(pid_t)> on_forked, std::function<void()> on_change);
+
+// Returns a group of ranks that a launcher starts (launcher.h), on this host or on others. hosts: empty if the launcher
+// chooses them. crowded: they have fewer slots than the pool has ranks. The destructor kills and reaps the launcher,
+// waiting 1 s at most.
+std::unique_ptr<WorkerGroup> make_launched_group(asio::io_context& io, WorkerGroup::Config config,
+                                                 std::vector<HostShare> hosts, bool crowded,
+                                                 std::function<void()> on_change);
 
 }  // namespace cp_pool

@@ -110,31 +110,21 @@ Capsule capsule_of(const RunConfig& config, const protocol::ReadyEvent& worker, 
   return out;
 }
 
-std::string folder_name(const CaseFinished& event) {
-  std::string name = case_file_name(event.id);
-  if (event.runs > 1) name += fmt::format(".run{}", event.run);
-  if (event.number) name += fmt::format(".number{}", *event.number);
-  return name;
-}
-
 }  // namespace
 
-void write_capsule(const std::filesystem::path& folder, const Capsule& capsule, const CapsuleFiles& files) {
+void write_capsule(const std::filesystem::path& folder, const Capsule& capsule, std::string_view requests,
+                   const CaseFinished& result, const std::optional<std::filesystem::path>& dump_dir) {
   try {
     std::filesystem::create_directories(folder);
     std::filesystem::permissions(folder, std::filesystem::perms::owner_all);
-    const bool is_named = files.result != nullptr && !files.result->dump_name.empty();
-    const std::string& name = is_named ? files.result->dump_name : capsule.id;
-    if (files.dump_dir) copy_dumps(*files.dump_dir, name, folder / "dump");
+    if (dump_dir) copy_dumps(*dump_dir, result.dump_name.empty() ? capsule.id : result.dump_name, folder / "dump");
   } catch (const std::filesystem::filesystem_error& e) {
     throw std::runtime_error(fmt::format("cannot write {}: {}", folder.string(), e.code().message()));
   }
-  write_whole(folder / "requests.jsonl", files.requests);
-  if (files.result != nullptr) {
-    write_whole(folder / "result.json", json_text(*files.result));
-    for (const StderrTail& tail : files.result->stderr_tails) {
-      write_whole(folder / fmt::format("rank{}.stderr.txt", tail.rank), tail.text);
-    }
+  write_whole(folder / "requests.jsonl", requests);
+  write_whole(folder / "result.json", json_text(result));
+  for (const StderrTail& tail : result.stderr_tails) {
+    write_whole(folder / fmt::format("rank{}.stderr.txt", tail.rank), tail.text);
   }
   write_whole(folder / kCapsuleFile, json_text(capsule));  // written last: if it exists, the other files do too
 }
@@ -166,7 +156,7 @@ void write_failure_capsule(const RunConfig& config, const PoolHistory& history, 
   const std::span<const SentCase> until = history.until(failure);
   const Item& named = until.back().named;
   Capsule capsule = capsule_of(config_for(config, named.ranks), history.worker_of(failure), failure, named);
-  CapsuleFiles files;
+  std::string requests;
   std::vector<const SentCase*> sent = needed(until, verdict);
   if (sent.size() > kMostCases) {
     capsule.left_out = sent.size() - kMostCases;
@@ -177,12 +167,13 @@ void write_failure_capsule(const RunConfig& config, const PoolHistory& history, 
     kept.id = one->named.id;
     kept.payload = one->named.payload;
     if (one->named.timeout) kept.timeout_ms = static_cast<double>(one->named.timeout->count());
-    files.requests += one->lines;
+    requests += one->lines;
   }
   if (verdict != nullptr) capsule.verdict = *verdict;
-  files.result = &failure.event;
-  files.dump_dir = config.dump_dir;
-  write_capsule(*config.capsules / folder_name(failure.event), capsule, files);
+  std::string name = case_file_name(failure.event.id);
+  if (failure.event.runs > 1) name += fmt::format(".run{}", failure.event.run);
+  if (failure.event.number) name += fmt::format(".number{}", *failure.event.number);
+  write_capsule(*config.capsules / name, capsule, requests, failure.event, config.dump_dir);
 }
 
 }  // namespace cp_pool

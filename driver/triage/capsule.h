@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -78,16 +79,11 @@ struct Capsule {
   }
 };
 
-// The contents of the files beside capsule.json.
-struct CapsuleFiles {
-  std::string requests = {};
-  const CaseFinished* result = nullptr;
-  std::optional<std::filesystem::path> dump_dir = {};  // folder of the worker's dumps; those of the case are copied
-};
-
-// Creates the folder and replaces the files of an earlier capsule in it. Throws std::runtime_error, which names the
-// file and the cause.
-void write_capsule(const std::filesystem::path& folder, const Capsule& capsule, const CapsuleFiles& files);
+// Creates the folder and replaces the files of an earlier capsule in it. requests: the contents of requests.jsonl.
+// result: of the failure. dump_dir: folder of the worker's dumps; those of the case are copied. Throws
+// std::runtime_error, which names the file and the cause.
+void write_capsule(const std::filesystem::path& folder, const Capsule& capsule, std::string_view requests,
+                   const CaseFinished& result, const std::optional<std::filesystem::path>& dump_dir = std::nullopt);
 
 // Reads a capsule from its folder or from its capsule.json. Throws CaseError, which names file, field and value.
 Capsule read_capsule(const std::filesystem::path& folder);

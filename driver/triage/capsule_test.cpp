@@ -47,7 +47,7 @@ std::string text_of(const Capsule& capsule) {
 TEST(Capsule, IsReadAsItWasWritten) {
   const TemporaryFolder folder;
   CaseFinished result = test::failed_case(0, "te/x");
-  write_capsule(folder / "c", example(), {.requests = "{}\n{}\n", .result = &result});
+  write_capsule(folder / "c", example(), "{}\n{}\n", result);
   EXPECT_EQ(text_of(read_capsule(folder / "c")), text_of(example()));
   EXPECT_EQ(text_of(read_capsule(folder / "c/capsule.json")), text_of(example()));
   EXPECT_EQ(test::read_file(folder / "c/requests.jsonl"), "{}\n{}\n");
@@ -61,13 +61,13 @@ TEST(Capsule, HoldsTheDumpsOfItsCaseAlone) {
   for (const char* name : {"te__x.safetensors", "te__x.group1.safetensors", "te__xy.safetensors"}) {
     std::ofstream(folder / "dumps" / name) << name;
   }
-  write_capsule(folder / "c", example(), {.dump_dir = folder / "dumps"});
+  write_capsule(folder / "c", example(), "", test::failed_case(0, "te/x"), folder / "dumps");
   EXPECT_TRUE(std::filesystem::exists(folder / "c/dump/te__x.safetensors"));
   EXPECT_TRUE(std::filesystem::exists(folder / "c/dump/te__x.group1.safetensors"));
   EXPECT_FALSE(std::filesystem::exists(folder / "c/dump/te__xy.safetensors"));
   CaseFinished second = test::failed_case(1, "te/x");
   second.dump_name = "te/xy";
-  write_capsule(folder / "d", example(), {.result = &second, .dump_dir = folder / "dumps"});
+  write_capsule(folder / "d", example(), "", second, folder / "dumps");
   EXPECT_TRUE(std::filesystem::exists(folder / "d/dump/te__xy.safetensors"));
   EXPECT_FALSE(std::filesystem::exists(folder / "d/dump/te__x.safetensors"));
 }
@@ -100,7 +100,7 @@ TEST(Capsule, ThatIsNoneIsRefusedWithTheReason) {
 TEST(Capsule, ThatCannotBeWrittenSaysWhere) {
   const TemporaryFolder folder;
   std::ofstream(folder / "file") << "x";
-  EXPECT_THAT([&] { write_capsule(folder / "file/c", example(), {}); },
+  EXPECT_THAT([&] { write_capsule(folder / "file/c", example(), "", {}); },
               ::testing::ThrowsMessage<std::runtime_error>(HasSubstr("file/c")));
 }
 

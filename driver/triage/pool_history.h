@@ -29,9 +29,6 @@ struct HistoryOfFailure {
   std::size_t place = 0;  // index of the failed case among the cases of its pool
 };
 
-// Verdicts by the index of the failure in PoolHistory::failures().
-using Verdicts = std::map<std::size_t, Verdict>;
-
 class PoolHistory {
  public:
   void add(const PoolId& pool, SentCase sent) { sent_[pool].push_back(std::move(sent)); }

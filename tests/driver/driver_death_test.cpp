@@ -14,6 +14,7 @@
 
 #include <gmock/gmock.h>
 
+#include "driver/os/process_settings.h"
 #include "driver/os/process_tree.h"
 #include "driver/os/spawn.h"
 
@@ -98,7 +99,7 @@ TEST(KilledDriver, LeavesNoRankBehindAtAnyMoment) {
   using std::chrono::microseconds;
   using Clock = std::chrono::steady_clock;
   std::mt19937 random(7);
-  set_child_subreaper(true);
+  const ProcessSettings subreaper;
   // Measures how long this machine takes to start the driver and its four ranks.
   const auto start = Clock::now();
   const SpawnedProcess first = spawn_driver({"hang"}, -1);

@@ -9,7 +9,7 @@
 #include <asio/io_context.hpp>
 #include <fmt/format.h>
 
-#include "driver/ranks/local_group.h"
+#include "driver/ranks/worker_group.h"
 #include "tests/driver/harness.h"
 
 namespace cp_pool::driver_test {
@@ -75,26 +75,18 @@ void print_kill_to_next_result() {
              percentile(ms, 1));
 }
 
-LocalGroup::Config config_of(const RunConfig& run) {
-  LocalGroup::Config config;
-  config.run = &run;
-  config.world_size = 2;
-  config.tag = "driver-figures";
-  return config;
-}
-
 // A group of two ranks that is pinged through the pipes and the event loop of the driver.
 class PingedGroup {
  public:
-  explicit PingedGroup(std::vector<std::string> command) : group_(io_, config_of(run_), [] {}) {
+  explicit PingedGroup(std::vector<std::string> command) {
     run_.worker_command = std::move(command);
-    group_.spawn();
+    group_->spawn();
     wait_for<protocol::ReadyEvent>();
   }
 
   double ping_ms(bool all) {
     const auto start = std::chrono::steady_clock::now();
-    group_.send(protocol::PingRequest{++seq_, all});
+    group_->send(protocol::PingRequest{++seq_, all});
     wait_for<protocol::PongEvent>();
     return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   }
@@ -103,17 +95,18 @@ class PingedGroup {
   template <typename Wanted>
   void wait_for() {
     for (;;) {
-      while (const auto incoming = group_.take()) {
+      while (const auto incoming = group_->take()) {
         if (std::holds_alternative<Wanted>(std::get<protocol::Event>(*incoming))) return;
       }
-      if (!group_.facts().ends.empty()) throw std::runtime_error("the worker ended");
+      if (!group_->facts().ends.empty()) throw std::runtime_error("the worker ended");
       io_.run_one();
     }
   }
 
   asio::io_context io_{1};
   RunConfig run_;
-  LocalGroup group_;
+  std::unique_ptr<WorkerGroup> group_ =
+      make_local_group(io_, {.run = &run_, .world_size = 2, .tag = "driver-figures"}, nullptr, nullptr, [] {});
   std::int64_t seq_ = 0;
 };
 

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 
 #include "driver/core/clock.h"
+#include "driver/os/process_settings.h"
 #include "driver/os/process_tree.h"
 #include "driver/os/spawn.h"
 #include "tests/driver/harness.h"
@@ -28,7 +29,6 @@ char state_of(pid_t pid) {
 class StoppedDriver {
  public:
   explicit StoppedDriver(const std::vector<std::string>& arguments) {
-    set_child_subreaper(true);
     Pipe out = make_pipe();
     SpawnRequest request;
     request.argv = {CP_POOL_DRIVER_PROCESS};
@@ -84,6 +84,7 @@ class StoppedDriver {
   [[nodiscard]] const std::vector<std::string>& lines() const { return lines_; }
 
  private:
+  ProcessSettings settings_;  // this process is a child subreaper
   SpawnedProcess process_;
   UniqueFd out_;
   std::vector<pid_t> ranks_;

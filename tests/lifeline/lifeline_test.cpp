@@ -44,7 +44,7 @@ class ARank : public ::testing::Test {
         io, config,
         DriverSocket::Functions{
             .on_joined = [this](int rank, const lifeline::Joined& told) { joined[rank] = told; },
-            .on_silent = [this](int rank, auto) { log.push_back("silent " + std::to_string(rank)); },
+            .on_silent = [this](int rank) { log.push_back("silent " + std::to_string(rank)); },
             .on_heard_again = [this](int rank) { log.push_back("heard " + std::to_string(rank)); },
             .on_closed = [this](int rank, const std::string&) { log.push_back("closed " + std::to_string(rank)); },
             .on_stderr = [this](int rank, std::string_view bytes) { stderr_of[rank] += bytes; },

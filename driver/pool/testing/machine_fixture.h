@@ -77,7 +77,7 @@ class RecordingHands : public PoolHands {
     if (!processes_left.empty()) processes_left.pop_front();
     return found;
   }
-  Remains forget_ranks() override {
+  PoolRetired forget_ranks() override {
     log.emplace_back("forget ranks");
     ends.clear();
     known.ranks = {};

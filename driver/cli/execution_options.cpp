@@ -1,14 +1,10 @@
 #include "driver/cli/execution_options.h"
 
-#include <algorithm>
-#include <cstdint>
 #include <cstdlib>
-#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "cases/case_outcome.h"
 #include "cases/did_you_mean.h"
 #include "cases/file_reader.h"
 #include "driver/cli/device.h"
@@ -72,31 +68,28 @@ std::string wrong_with_delays(const std::string& text) {
   return good ? "" : fmt::format("'{}' is not SEED[:MAX_MS], two numbers of which the second is at most 1000", text);
 }
 
-// To be called after check_worker.
-void apply_adapter(const CLI::App& command, ExecutionOptions& options) {
+// Chooses the worker's launcher and device. Throws CommandError (usage).
+void apply_worker(const CLI::App& command, ExecutionOptions& options) {
+  RunConfig& config = options.config;
+  check_worker(command, options.worker);
   const bool adapter = !options.worker.adapter.empty();
-  if (was_given(command, "--fork") && options.fork == "on" && !adapter) refuse(command, "--fork on needs --adapter");
+  const bool must_fork = was_given(command, "--fork") && options.fork == "on";
+  if (must_fork && !adapter) refuse(command, "--fork on needs --adapter");
   if (was_given(command, "--delays") && !adapter) refuse(command, "--delays needs --adapter");
-  options.config.expect_judged = adapter;
-  options.config.start_timeout_grows = adapter && !is_set(command, "--start-timeout");
-  if (options.bound_factor != 1) options.config.bound_factor = options.bound_factor;
-}
-
-// To be called after apply_adapter.
-void apply_launcher(const CLI::App& command, ExecutionOptions& options) {
-  options.config.launcher = parse_launcher(options.launcher);
-  if (options.config.launcher.kind == LauncherKind::local) return;
-  if (was_given(command, "--fork") && options.fork == "on") refuse(command, "--fork on needs --launcher local");
-  options.fork = "off";
-}
-
-void apply_device(ExecutionOptions& options) {
-  DeviceChoice choice = choose_device(options.config.device, worker_command(options.worker).shipped);
-  options.config.device = std::move(choice.device);
+  config.expect_judged = adapter;
+  config.start_timeout_grows = adapter && !is_set(command, "--start-timeout");
+  if (options.bound_factor != 1) config.bound_factor = options.bound_factor;
+  config.launcher = parse_launcher(options.launcher);
+  if (config.launcher.kind != LauncherKind::local) {
+    if (must_fork) refuse(command, "--fork on needs --launcher local");
+    options.fork = "off";
+  }
+  DeviceChoice choice = choose_device(config.device, worker_command(options.worker).shipped);
+  config.device = std::move(choice.device);
   options.warning = std::move(choice.warning);
 }
 
-// To be called after apply_device. Throws CommandError (usage).
+// To be called after apply_worker. Throws CommandError (usage).
 void apply_perf(const CLI::App& command, ExecutionOptions& options) {
   constexpr const char* kSeeHelp = "(see cp-pool run --help)";
   if (options.mode != "perf") {
@@ -128,17 +121,15 @@ void apply_perf(const CLI::App& command, ExecutionOptions& options) {
 // To be called after apply_perf.
 void apply_slots(const CLI::App& command, ExecutionOptions& options) {
   const bool on_gpus = options.config.device == "cuda";
-  options.config.spare = !options.config.perf && (options.spare == "on" || (options.spare == "auto" && !on_gpus));
+  const bool times = options.config.perf.has_value();
+  options.config.share_gpus = options.share_gpus == "on" || (options.share_gpus == "auto" && !times);
+  options.config.spare = !times && (options.spare == "on" || (options.spare == "auto" && !on_gpus));
   if (on_gpus && was_given(command, "--slots")) refuse(command, "--slots needs --device cpu; --gpus says which GPUs");
   if (!on_gpus && was_given(command, "--gpus")) refuse(command, "--gpus needs --device cuda");
   if (!on_gpus) return;
   if (!options.config.perf) options.config.slots = 0;
-  const std::vector<std::string> shown = visible_gpu_names("/dev", std::getenv("CUDA_VISIBLE_DEVICES"));
-  if (!options.gpus.empty()) {
-    options.config.gpus = chosen_gpus(*parse_gpu_list(options.gpus), shown);
-  } else if (shown.size() > 1) {
-    options.config.gpus = shown;
-  }
+  const std::vector<std::string> gpus = gpus_of_list(options.gpus);
+  if (!options.gpus.empty() || gpus.size() > 1) options.config.gpus = gpus;
 }
 
 std::optional<std::string> own_variable(const char* name) {
@@ -174,29 +165,13 @@ void apply_allocation(const CLI::App& command, ExecutionOptions& options) {
   for (const HostShare& host : config.hosts) config.slots += host.ranks;
 }
 
-// To be called after apply_perf.
-void apply_sharing(ExecutionOptions& options) {
-  const bool times = options.config.perf.has_value();
-  options.config.share_gpus = options.share_gpus == "on" || (options.share_gpus == "auto" && !times);
-}
-
-bool may_be_retried(CaseOutcome outcome) {
-  return is_failure(outcome) || outcome == CaseOutcome::infra;
-}
-
-std::vector<std::string> names_to_retry_on() {
+std::string wrong_with_outcomes(const std::string& list) {
   std::vector<std::string> names;
   for (const auto& [outcome, name] : kNames<CaseOutcome>) {
-    if (may_be_retried(outcome)) names.emplace_back(name);
+    if (is_failure(outcome) || outcome == CaseOutcome::infra) names.emplace_back(name);
   }
-  return names;
-}
-
-std::string wrong_with_outcomes(const std::string& list) {
-  const std::vector<std::string> names = names_to_retry_on();
   for (const std::string& part : split(list, ',')) {
-    const auto outcome = parse_name<CaseOutcome>(part);
-    if (outcome && may_be_retried(*outcome)) continue;
+    if (std::ranges::count(names, part) > 0) continue;
     return fmt::format("'{}' is none of {}{}", part, fmt::join(names, ", "), did_you_mean(part, names));
   }
   return "";
@@ -233,6 +208,21 @@ std::vector<std::string> rerun_arguments(const CLI::App& command, const Executio
 }
 
 }  // namespace
+
+std::string rerun_line(std::vector<std::string> words, const ExecutionOptions& options) {
+  words.insert(words.end(), options.rerun_arguments.begin(), options.rerun_arguments.end());
+  return shell_line(words);
+}
+
+std::optional<std::string> rerun_of_failed(std::vector<std::string> words, const ExecutionOptions& options) {
+  std::error_code ignored;
+  const auto& events = options.events;
+  if (!events || (std::filesystem::exists(*events, ignored) && !std::filesystem::is_regular_file(*events, ignored))) {
+    return std::nullopt;
+  }
+  words.insert(words.end(), {"--rerun-failed", events->string()});
+  return rerun_line(std::move(words), options);
+}
 
 void add_adapter(CLI::App& command, WorkerChoice& worker) {
   add_text(command, "--adapter", "ADAPTER", worker.adapter,
@@ -383,14 +373,10 @@ void add_retries(CLI::App& command, RunConfig& config) {
 void fill_execution(const CLI::App& command, ExecutionOptions& options) {
   apply_shorthand(command, "--fail-fast", "--max-fail", options.config.max_failures);
   apply_shorthand(command, "--isolate", "--pool-max-cases", options.config.pool_max_cases);
-  check_worker(command, options.worker);
-  apply_adapter(command, options);
-  apply_launcher(command, options);
-  apply_device(options);
+  apply_worker(command, options);
   apply_perf(command, options);
   apply_slots(command, options);
   apply_allocation(command, options);
-  apply_sharing(options);
   options.rerun_arguments = rerun_arguments(command, options);
 }
 

@@ -1,14 +1,8 @@
 // The options for how cases are run and reported.
 #pragma once
 
-#include <filesystem>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "driver/cli/option_kinds.h"
 #include "driver/cli/worker_command.h"
-#include "driver/core/run.h"
 
 namespace cp_pool {
 
@@ -46,6 +40,12 @@ void add_execution(CLI::App& command, ExecutionOptions& options);
 // Completes the options once they are read: chooses the device and sets values that depend on several options. Throws
 // CommandError (usage) for options that contradict each other.
 void fill_execution(const CLI::App& command, ExecutionOptions& options);
+
+// Returns the command line `words` with the options that a rerun of one case needs, as the user would type it.
+std::string rerun_line(std::vector<std::string> words, const ExecutionOptions& options);
+// Returns the command line that reruns, by --rerun-failed, all cases that fail in a run; nullopt without an --events
+// file that can be read afterwards.
+std::optional<std::string> rerun_of_failed(std::vector<std::string> words, const ExecutionOptions& options);
 
 // Adds --retries, --retry-on, --flaky, --triage and --capsules.
 void add_retries(CLI::App& command, RunConfig& config);

@@ -166,5 +166,23 @@ TEST(StartTimeouts, GrowWithRanksACore) {
   EXPECT_EQ(start_timeout_of(config, 1), seconds{60});
 }
 
+TEST(Rerun, KeepsTheWorkerAndQuotesWhatAShellWouldSplit) {
+  ExecutionOptions options;
+  options.rerun_arguments = {"--worker", "python3 'my worker.py'"};
+  EXPECT_EQ(rerun_line({"cp-pool", "submit", "a case.json"}, options),
+            R"(cp-pool submit 'a case.json' --worker 'python3 '\''my worker.py'\''')");
+}
+
+TEST(Rerun, OfAllFailuresReadsTheEventsFile) {
+  ExecutionOptions options;
+  EXPECT_EQ(rerun_of_failed({"cp-pool", "submit"}, options), std::nullopt);
+  options.events = "/dev/null";
+  EXPECT_EQ(rerun_of_failed({"cp-pool", "submit"}, options), std::nullopt);
+  options.events = "new.jsonl";
+  options.rerun_arguments = {"--device", "cuda"};
+  EXPECT_EQ(rerun_of_failed({"cp-pool", "run", "--matrix", "my matrix.json"}, options),
+            "cp-pool run --matrix 'my matrix.json' --rerun-failed new.jsonl --device cuda");
+}
+
 }  // namespace
 }  // namespace cp_pool::test

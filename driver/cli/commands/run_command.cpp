@@ -1,6 +1,4 @@
-#include <algorithm>
 #include <iterator>
-#include <utility>
 
 #include <fmt/format.h>
 
@@ -10,14 +8,8 @@
 #include "driver/cli/device.h"
 #include "driver/cli/error_reporting.h"
 #include "driver/cli/execution.h"
-#include "driver/cli/history/earlier_run.h"
-#include "driver/cli/output_check.h"
-#include "driver/cli/select/rerun.h"
 #include "driver/cli/shell_words.h"
 #include "driver/core/exit_code.h"
-#include "driver/core/mapped.h"
-#include "driver/core/run.h"
-#include "driver/report/output_file.h"
 #include "driver/report/text_format.h"
 
 namespace cp_pool {
@@ -56,14 +48,13 @@ std::vector<Item> named_cases(const Selection& selection, const RunCommandOption
   std::vector<Item> cases;
   cases.reserve(selection.cases.size());
   for (const SelectedCase& selected : selection.cases) {
-    const MatrixCase& of_matrix = selected.matrix_case;
-    Case c = of_matrix.c;
-    if (options.deterministic) c.deterministic = true;
-    cases.push_back({.id = of_matrix.id,
-                     .payload = of_matrix.call ? Payload(*of_matrix.call) : Payload(c),
-                     .rerun = rerun_of_run(program, selected, options.execution)});
-    set_worker_of_call(options.execution.worker, options.execution.fork != "off", cases.back());
-    apply_overrides(overrides, selected.matrix_case, cases.back());
+    Item& item = cases.emplace_back(item_of(selected, program, options.execution));
+    if (options.deterministic && !selected.matrix_case.call) {
+      Case c = selected.matrix_case.c;
+      c.deterministic = true;
+      item.payload = c;
+    }
+    apply_overrides(overrides, selected.matrix_case, item);
   }
   return cases;
 }
@@ -156,6 +147,9 @@ PreparedRun prepare_run(const Selection& selection, const RunCommandOptions& opt
   check_number(cases.size(), options.repeat);
   int most_ranks = 0;
   for (const Item& named : cases) most_ranks = std::max(most_ranks, named.payload->ranks());
+  std::vector<std::string> rerun{program, "run", "--matrix"};
+  rerun.insert(rerun.end(), options.selection.matrices.begin(), options.selection.matrices.end());
+  rerun.insert(rerun.end(), {"--size", options.selection.size});
   const std::string implementation = worker_command(options.execution.worker).implementation;
   RunStarted header{.title = order.kind == Order::Kind::listed
                                  ? selection.title
@@ -167,13 +161,13 @@ PreparedRun prepare_run(const Selection& selection, const RunCommandOptions& opt
                     .version = CP_POOL_VERSION,
                     .ids = mapped(cases, &Item::id),
                     .baseline = options.execution.baseline,
-                    .rerun_failed = rerun_of_failed(program, options.selection, options.execution),
+                    .rerun_failed = rerun_of_failed(std::move(rerun), options.execution),
                     .shard = selection.shard};
   const CaseHistory history = history_of(order, cases, header, implementation, options);
   header.earlier_ms = earlier_times(header.ids, history);
   const std::vector<std::size_t> indices =
       order.kind == Order::Kind::history ? ordered_by_history(cases, history) : ordered_indices(cases.size(), order);
-  cases = repeat(reordered(std::move(cases), indices), options.repeat);
+  cases = repeat(mapped(indices, [&](std::size_t i) { return std::move(cases[i]); }), options.repeat);
   header.cases = cases.size();
   return {.cases = std::move(cases), .header = std::move(header)};
 }
@@ -241,43 +235,15 @@ int run_selected(RunCommandOptions options, const std::string& program) {
   Execution execution{options.execution, Execution::Show::terminal, /*free_stdin=*/true};
   RunRecorder record{options.record, options.record_command,
                      [&](const std::string& text) { execution.tell("warning", text); }};
+  execution.listen([&](const Event& event) { record.take(event); });
   CaseTrends trends = trends_for_reports(options, prepared.header);  // read before this run becomes a record itself
   const int code = execution([&](const RunConfig& config, EventSink& views) {
-    RunRecorder::Sink recorded{record, views};
-    TrendSink sink{std::move(trends), recorded};
+    TrendSink sink{std::move(trends), views};
     return run_cases(options.service, "cp-pool run", prepared.cases, config, prepared.header, sink);
   });
   record.finish(code);
   return code;
 }
-
-}  // namespace
-
-void add_options_of_run(CLI::App& command, RunCommandOptions& options) {
-  add_selection(command, options.selection);
-  add_path(
-      command, "--rerun-failed", options.rerun_failed, "RUN|FILE", PathUse::earlier_run,
-      "Run only selected cases that failed or did not run in an earlier run, named by its --events FILE, its ID among "
-      "cp-pool runs, or last");
-  add_record_options(command, options.record);
-  add_service_of_run(command, options.service);
-  const auto wrong_with_order = [](const std::string& text) -> std::string {
-    return parse_order(text)
-               ? ""
-               : fmt::format("'{}' is none of listed, reverse, shuffle, shuffle:SEED, history, history:FILE", text);
-  };
-  add_text(command, "--order", "ORDER", [&options](const std::string& text) { options.order = *parse_order(text); },
-           "Order of the cases: listed, reverse, shuffle, shuffle:SEED, history (failures of recorded runs first, "
-           "then the longest), or history:FILE (the same by an earlier --events FILE)",
-           {.check = wrong_with_order, .default_text = "listed"});
-  add_count(command, "--repeat", options.repeat, "Run every case N times, and compare the outputs", 1);
-  add_flag(command, "--deterministic", options.deterministic,
-           "Use deterministic kernels in every case, so that every run gives the same bits, on GPUs too");
-  add_retries(command, options.execution.config);
-  add_execution(command, options.execution);
-}
-
-namespace {
 
 class RunCommand : public CommandWith<RunCommandOptions> {
  public:
@@ -315,6 +281,30 @@ class RunCommand : public CommandWith<RunCommandOptions> {
 };
 
 }  // namespace
+
+void add_options_of_run(CLI::App& command, RunCommandOptions& options) {
+  add_selection(command, options.selection);
+  add_path(
+      command, "--rerun-failed", options.rerun_failed, "RUN|FILE", PathUse::earlier_run,
+      "Run only selected cases that failed or did not run in an earlier run, named by its --events FILE, its ID among "
+      "cp-pool runs, or last");
+  add_record_options(command, options.record);
+  add_service_of_run(command, options.service);
+  const auto wrong_with_order = [](const std::string& text) -> std::string {
+    return parse_order(text)
+               ? ""
+               : fmt::format("'{}' is none of listed, reverse, shuffle, shuffle:SEED, history, history:FILE", text);
+  };
+  add_text(command, "--order", "ORDER", [&options](const std::string& text) { options.order = *parse_order(text); },
+           "Order of the cases: listed, reverse, shuffle, shuffle:SEED, history (failures of recorded runs first, "
+           "then the longest), or history:FILE (the same by an earlier --events FILE)",
+           {.check = wrong_with_order, .default_text = "listed"});
+  add_count(command, "--repeat", options.repeat, "Run every case N times, and compare the outputs", 1);
+  add_flag(command, "--deterministic", options.deterministic,
+           "Use deterministic kernels in every case, so that every run gives the same bits, on GPUs too");
+  add_retries(command, options.execution.config);
+  add_execution(command, options.execution);
+}
 
 Subcommand run_subcommand() {
   return subcommand<RunCommand>("run", "Run the cases of matrices", kRunFooter, Configured::yes);

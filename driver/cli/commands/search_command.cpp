@@ -1,23 +1,15 @@
-#include <algorithm>
-#include <filesystem>
 #include <random>
-#include <utility>
 
 #include <fmt/format.h>
 
 #include "cases/case_id.h"
 #include "cases/case_json.h"
-#include "cases/filter.h"
 #include "driver/cli/commands/command_options.h"
 #include "driver/cli/error_reporting.h"
 #include "driver/cli/execution.h"
 #include "driver/cli/history/found_cases.h"
-#include "driver/cli/output_check.h"
-#include "driver/cli/select/rerun.h"
-#include "driver/cli/select/selection.h"
 #include "driver/cli/select/submitted_case.h"
 #include "driver/core/exit_code.h"
-#include "driver/core/mapped.h"
 #include "driver/search/search.h"
 
 namespace cp_pool {

@@ -1,10 +1,5 @@
-#include <algorithm>
 #include <iterator>
-#include <optional>
-#include <set>
-#include <string>
 #include <unistd.h>
-#include <utility>
 
 #include <fmt/format.h>
 
@@ -14,11 +9,7 @@
 #include "driver/cli/commands/command_options.h"
 #include "driver/cli/error_reporting.h"
 #include "driver/cli/execution.h"
-#include "driver/cli/history/earlier_run.h"
-#include "driver/cli/output_check.h"
-#include "driver/cli/select/rerun.h"
 #include "driver/cli/select/submitted_case.h"
-#include "driver/cli/service_use.h"
 #include "driver/core/exit_code.h"
 #include "driver/log/events_json.h"
 #include "worker/protocol/messages.h"
@@ -53,24 +44,41 @@ RunStarted header(const SubmitOptions& options, const std::vector<Item>& cases) 
   return run;
 }
 
-// Reads cases from stdin, one JSON object a line.
-class Stream {
- public:
-  Stream(const SubmitOptions& options, const std::string& program, const std::optional<PerfBaseline>& baseline,
-         Execution& execution)
-      : options_{options}, program_{program}, baseline_{baseline}, execution_{execution} {}
+Json parse_line(const protocol::Line& line) {
+  try {
+    return parse_json_text(line.text, "<stdin>", line.number);
+  } catch (const CaseError& e) {
+    throw CaseError(fmt::format("{} (a stream has one JSON object a line; jq -c makes them)", e.what()));
+  }
+}
 
-  std::optional<Item> read(const protocol::Line& line) {
+// Runs cases from stdin, one JSON object a line.
+int submit_stream(const SubmitOptions& options, const std::string& program) {
+  std::optional<PerfBaseline> baseline;
+  if (options.execution.baseline) baseline = read_perf_baseline(*options.execution.baseline);
+  RunStarted run = header(options, {});
+  run.rerun_failed = rerun_of_failed({program, "submit"}, options.execution);
+  Execution execution{options.execution, options.json ? Execution::Show::result_lines : Execution::Show::terminal};
+  std::size_t cases = 0;  // lines that are not empty
+  std::size_t bad_cases = 0;
+  const auto refuse = [&](std::size_t number, const std::string& reason) {
+    ++bad_cases;
+    execution.tell("error", reason);
+    // A client that counts answers gets one for this line, too.
+    if (!options.json) return;
+    execution.print_answer(to_line({{"number", number}, {"outcome", "invalid"}, {"reason", reason}}));
+  };
+  const auto read = [&](const protocol::Line& line) -> std::optional<Item> {
     if (line.text.find_first_not_of(" \t\r") == std::string::npos) return std::nullopt;
-    ++cases_;
+    ++cases;
     const std::string source = fmt::format("<stdin>:{}", line.number);
     try {
       if (line.kind == protocol::Line::Kind::over_long) {
         throw CaseError(fmt::format("{}: a line of more than {} MiB", source, protocol::kMaxLineBytes >> 20U));
       }
-      Item named = read_item(parse_line(line), source, options_.edits, options_.execution, program_);
+      Item named = read_item(parse_line(line), source, options.edits, options.execution, program);
       named.number = line.number;
-      if (baseline_) compare_with(*baseline_, options_.execution.config, {&named, 1});
+      if (baseline) compare_with(*baseline, options.execution.config, {&named, 1});
       return named;
     } catch (const CaseError& e) {
       refuse(line.number, e.what());
@@ -78,53 +86,13 @@ class Stream {
       refuse(line.number, fmt::format("{}: {}", source, e.what()));
     }
     return std::nullopt;
-  }
-
-  [[nodiscard]] std::size_t cases() const { return cases_; }
-  [[nodiscard]] std::size_t bad_cases() const { return bad_cases_; }
-
- private:
-  static Json parse_line(const protocol::Line& line) {
-    try {
-      return parse_json_text(line.text, "<stdin>", line.number);
-    } catch (const CaseError& e) {
-      throw CaseError(fmt::format("{} (a stream has one JSON object a line; jq -c makes them)", e.what()));
-    }
-  }
-
-  void refuse(std::size_t number, const std::string& reason) {
-    ++bad_cases_;
-    execution_.tell("error", reason);
-    // A client that counts answers gets one for this line, too.
-    if (!options_.json) return;
-    const Json answer = {{"number", number}, {"outcome", "invalid"}, {"reason", reason}};
-    execution_.print_answer(to_line(answer));
-  }
-
-  const SubmitOptions& options_;
-  const std::string& program_;
-  const std::optional<PerfBaseline>& baseline_;
-  Execution& execution_;
-  std::size_t cases_ = 0;  // lines that are not empty
-  std::size_t bad_cases_ = 0;
-};
-
-int submit_stream(const SubmitOptions& options, const std::string& program) {
-  std::optional<PerfBaseline> baseline;
-  if (options.execution.baseline) baseline = read_perf_baseline(*options.execution.baseline);
-  RunStarted run = header(options, {});
-  run.rerun_failed = rerun_of_failed_stream(program, options.execution);
-  Execution execution{options.execution, options.json ? Execution::Show::result_lines : Execution::Show::terminal};
-  Stream stream{options, program, baseline, execution};
-  const auto read = [&](const protocol::Line& line) { return stream.read(line); };
+  };
   const int code = execution([&](const RunConfig& config, EventSink& sink) {
     return run_stream(options.service, kClient, STDIN_FILENO, read, options.jobs, config, run, sink);
   });
-  if (stream.cases() == 0 && code == 0) {
-    throw CommandError(ExitCode::nothing_selected, "<stdin> ended without a case");
-  }
-  if (stream.bad_cases() == 0) return code;
-  report_error(fmt::format("{} of the {} cases from <stdin> were refused", stream.bad_cases(), stream.cases()));
+  if (cases == 0 && code == 0) throw CommandError(ExitCode::nothing_selected, "<stdin> ended without a case");
+  if (bad_cases == 0) return code;
+  report_error(fmt::format("{} of the {} cases from <stdin> were refused", bad_cases, cases));
   return first_that_applies(code, ExitCode::bad_input);
 }
 
@@ -171,7 +139,7 @@ int submit(const SubmitOptions& options, const std::string& program) {
     run = header(options, cases);
     run.title = failed.title;
     run.size = failed.size;
-    run.rerun_failed = rerun_of_failed_stream(program, options.execution);
+    run.rerun_failed = rerun_of_failed({program, "submit"}, options.execution);
   } else {
     cases.push_back(find_case(options.case_argument, options.selection, options.edits, options.execution, program));
     run = header(options, cases);

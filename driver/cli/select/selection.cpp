@@ -1,6 +1,5 @@
 #include "driver/cli/select/selection.h"
 
-#include <algorithm>
 #include <numeric>
 #include <random>
 
@@ -8,8 +7,6 @@
 #include <fmt/ranges.h>
 
 #include "cases/case_error.h"
-#include "cases/case_json.h"
-#include "cases/filter.h"
 #include "driver/cli/program_paths.h"
 #include "driver/cli/select/submitted_case.h"
 
@@ -159,6 +156,16 @@ Selection select_cases(const SelectionOptions& options) {
   }
   selection.cases = std::move(cases);
   return selection;
+}
+
+Item item_of(const SelectedCase& selected, const std::string& program, const ExecutionOptions& execution) {
+  const MatrixCase& c = selected.matrix_case;
+  Item item{.id = c.id,
+            .payload = c.call ? Payload(*c.call) : Payload(c.c),
+            .rerun = rerun_line({program, "run", "--matrix", selected.matrix, "--size", c.size, "--filter", c.id},
+                                execution)};
+  set_worker_of_call(execution.worker, execution.fork != "off", item);
+  return item;
 }
 
 std::vector<InputFile> matrix_inputs(const SelectionOptions& options) {

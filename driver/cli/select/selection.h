@@ -1,22 +1,9 @@
 // Selects cases by --matrix, --size, --filter and other options.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <filesystem>
-#include <functional>
-#include <optional>
-#include <set>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 #include "cases/matrix.h"
-#include "driver/cli/option_kinds.h"
 #include "driver/cli/output_check.h"
 #include "driver/cli/select/shard.h"
-#include "driver/core/events.h"
 #include "driver/core/mapped.h"
 
 namespace cp_pool {
@@ -66,6 +53,9 @@ Selection select_cases(const SelectionOptions& options);
 using TakeSelectedCase = std::function<void(SelectedCase&& selected)>;
 Selection select_cases(const SelectionOptions& options, const TakeSelectedCase& take);
 
+// Returns what a run schedules for the case. `program` is argv[0], for the command that reruns it.
+Item item_of(const SelectedCase& selected, const std::string& program, const ExecutionOptions& execution);
+
 // Returns the files of the matrices. Throws CommandError (bad_input) for a matrix that is not shipped.
 std::vector<InputFile> matrix_inputs(const SelectionOptions& options);  // all shipped ones if none is named
 
@@ -91,11 +81,5 @@ std::string fix_seed(Order& order);
 // Returns the order of `count` items as indices; for `history` see history/case_history.h. A shuffle needs its seed;
 // the same seed gives the same order on every machine.
 std::vector<std::size_t> ordered_indices(std::size_t count, const Order& order);
-
-// Returns the items at these indices, in the order of the indices.
-template <typename Item>
-std::vector<Item> reordered(std::vector<Item> items, const std::vector<std::size_t>& indices) {
-  return mapped(indices, [&](std::size_t i) { return std::move(items[i]); });
-}
 
 }  // namespace cp_pool

@@ -118,5 +118,14 @@ TEST(Order, RefusesEverythingElse) {
   }
 }
 
+TEST(ItemOfASelectedCase, HasTheCommandThatRunsTheCaseAlone) {
+  SelectedCase selected{.matrix_case = {}, .matrix = "te-flash"};
+  selected.matrix_case.id = "te-flash/cp_2_0/a2a+p2p/cp4/thd/bf16/pad";
+  selected.matrix_case.size = "small";
+  EXPECT_EQ(item_of(selected, "build/release/bin/cp-pool", {}).rerun,
+            "build/release/bin/cp-pool run --matrix te-flash --size small "
+            "--filter te-flash/cp_2_0/a2a+p2p/cp4/thd/bf16/pad");
+}
+
 }  // namespace
 }  // namespace cp_pool::test

@@ -8,7 +8,6 @@
 
 #include "cases/case_groups.h"
 #include "cases/text_hash.h"
-#include "driver/cli/option_kinds.h"
 #include "driver/core/payload.h"
 
 namespace cp_pool {

@@ -1,9 +1,6 @@
 #include "driver/cli/select/submitted_case.h"
 
-#include <algorithm>
-#include <filesystem>
 #include <system_error>
-#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -14,14 +11,13 @@
 #include "cases/json_text.h"
 #include "cases/text_hash.h"
 #include "driver/cli/program_paths.h"
-#include "driver/cli/select/rerun.h"
 #include "driver/cli/shell_words.h"
-#include "driver/cli/worker_command.h"
-#include "driver/core/mapped.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
 namespace {
+
+using Edits = std::vector<std::string>;
 
 struct Edit {
   const CaseField* field;
@@ -106,6 +102,11 @@ std::string given_id(const Json& json, const JsonPlace& place) {
   return id;
 }
 
+// Returns the fields that the edits name, for an ID that distinguishes the edited case.
+std::vector<const CaseField*> edited_fields(const std::vector<std::string>& edits) {
+  return mapped(edits, [](const std::string& text) { return read_edit(text).field; });
+}
+
 // Returns "/heads=8" for each field that was edited.
 std::string edited_parts(const Case& c, const std::vector<std::string>& edits) {
   std::string parts;
@@ -118,102 +119,22 @@ std::string edited_parts(const Case& c, const std::vector<std::string>& edits) {
   return parts;
 }
 
-SubmittedCase read_submitted_call(const Json& json, const JsonPlace& root, const std::vector<std::string>& edits) {
+Item read_submitted_call(const Json& json, const JsonPlace& root, const std::vector<std::string>& edits) {
   expect_known_keys(json, root, {"id", "world_size", "size", "tags", "call", "timeout_ms", "fresh"});
   if (!edits.empty()) root.fail("--set changes attention cases, and this is a call");
-  SubmittedCase submitted{.call = parse_call(json.at("call"), root.source() + ", call")};
+  Item submitted{.id = {}, .payload = parse_call(json.at("call"), root.source() + ", call")};
   const auto id = json.find("id");
-  submitted.id = id == json.end() ? call_id(*submitted.call) : given_id(*id, root.key("id"));
+  submitted.id = id == json.end() ? submitted.payload->default_id() : given_id(*id, root.key("id"));
   if (const auto timeout = json.find("timeout_ms"); timeout != json.end()) {
     submitted.timeout = std::chrono::milliseconds(expect_int64(*timeout, root.key("timeout_ms")));
     if (submitted.timeout->count() <= 0) root.key("timeout_ms").fail("a deadline is at least 1 ms");
   }
   if (const auto fresh = json.find("fresh"); fresh != json.end() && expect_bool(*fresh, root.key("fresh"))) {
-    submitted.fresh = root.source();
+    // Pools are shared by items whose ranks have the same settings.
+    submitted.ranks.emplace().environment = {fmt::format("CP_POOL_FRESH={}", root.source())};
   }
   return submitted;
 }
-
-}  // namespace
-
-Case edit_case(const Case& c, const std::vector<std::string>& edits) {
-  if (edits.empty()) return c;
-  return parse_case(edited(to_json(c), edits), fmt::format("--set {}", fmt::join(edits, " --set ")));
-}
-
-Case parse_edited_case(const Json& json, std::string_view source, const std::vector<std::string>& edits) {
-  if (edits.empty()) return parse_case(json, source);
-  expect_object(json, JsonPlace{source});
-  return parse_case(edited(json, edits), fmt::format("{} with --set {}", source, fmt::join(edits, " --set ")));
-}
-
-std::vector<search::FixedField> fixed_fields(const std::vector<std::string>& edits) {
-  std::vector<search::FixedField> fixed;
-  for (const std::string& text : edits) {
-    search::FixedField one = fixed_field(text);
-    std::erase_if(fixed, [&](const search::FixedField& earlier) { return earlier.field == one.field; });
-    fixed.push_back(std::move(one));
-  }
-  return fixed;
-}
-
-std::vector<const CaseField*> edited_fields(const std::vector<std::string>& edits) {
-  return mapped(edits, [](const std::string& text) { return read_edit(text).field; });
-}
-
-SubmittedCase read_submitted_case(const Json& json, std::string_view source, const std::vector<std::string>& edits) {
-  const JsonPlace root{source};
-  expect_object(json, root);
-  if (json.contains("call")) return read_submitted_call(json, root, edits);
-  SubmittedCase submitted;
-  if (const auto wrapped = json.find("case"); wrapped != json.end()) {
-    expect_known_keys(json, root, {"id", "world_size", "size", "tags", "case", "lengths"});
-    submitted.c = parse_edited_case(*wrapped, fmt::format("{}, case", source), edits);
-  } else {
-    Json fields = json;
-    fields.erase("id");
-    submitted.c = parse_edited_case(fields, source, edits);
-  }
-  if (const auto id = json.find("id"); id != json.end()) {
-    submitted.id = given_id(*id, root.key("id")) + edited_parts(submitted.c, edits);
-  } else {
-    submitted.id = fmt::format("{}/hash={}", case_id(submitted.c, edited_fields(edits)), short_hash(submitted.c));
-  }
-  return submitted;
-}
-
-Json to_json(const SubmittedCase& submitted) {
-  if (submitted.call) {
-    Json json = {{"id", submitted.id}, {"call", to_json(*submitted.call)}};
-    if (submitted.timeout) json["timeout_ms"] = submitted.timeout->count();
-    return json;
-  }
-  return {{"id", submitted.id}, {"case", to_json(submitted.c)}};
-}
-
-Item item_of(const SubmittedCase& submitted, std::string rerun, const ExecutionOptions& execution) {
-  Item item{.id = submitted.id,
-            .payload = submitted.call ? Payload(*submitted.call) : Payload(submitted.c),
-            .rerun = std::move(rerun),
-            .timeout = submitted.timeout};
-  set_worker_of_call(execution.worker, execution.fork != "off", item);
-  // Pools are shared by items whose ranks have the same settings.
-  if (!submitted.fresh.empty()) {
-    if (!item.ranks) item.ranks.emplace();
-    item.ranks->environment.push_back("CP_POOL_FRESH=" + submitted.fresh);
-  }
-  return item;
-}
-
-Item read_item(const Json& json, std::string_view source, const std::vector<std::string>& edits,
-               const ExecutionOptions& execution, const std::string& program) {
-  const SubmittedCase submitted = read_submitted_case(json, source, edits);
-  return item_of(submitted, rerun_of_json(program, to_json(submitted).dump(), execution), execution);
-}
-
-namespace {
-
-using Edits = std::vector<std::string>;
 
 // Reads the JSON of one case. Throws CaseError that says how several cases are run.
 Json read_one_case(const std::string& file) {
@@ -232,23 +153,29 @@ Json read_one_case(const std::string& file) {
   return json;
 }
 
+std::string rerun_of_submit(std::vector<std::string> words, const Edits& edits, const ExecutionOptions& execution) {
+  for (const std::string& edit : edits) words.insert(words.end(), {"--set", edit});
+  return rerun_line(std::move(words), execution);
+}
+
 Item case_of_file(const std::string& file, const Edits& edits, const ExecutionOptions& execution,
                   const std::string& program) {
-  const SubmittedCase submitted = read_submitted_case(read_one_case(file), file, edits);
-  return item_of(submitted, rerun_of_file(program, file, edits, execution), execution);
+  Item item = read_submitted_case(read_one_case(file), file, edits);
+  item.rerun = rerun_of_submit({program, "submit", file}, edits, execution);
+  set_worker_of_call(execution.worker, execution.fork != "off", item);
+  return item;
 }
 
 Item case_of_matrix(const SelectedCase& selected, const Edits& edits, const ExecutionOptions& execution,
                     const std::string& program) {
   const MatrixCase& c = selected.matrix_case;
   if (c.call && !edits.empty()) throw CaseError(fmt::format("--set changes attention cases, and {} is a call", c.id));
-  if (edits.empty()) {
-    return item_of({.id = c.id, .c = c.c, .call = c.call}, rerun_of_run(program, selected, execution), execution);
-  }
-  const Case edited = edit_case(c.c, edits);
+  if (edits.empty()) return item_of(selected, program, execution);
+  const Case edited = parse_edited_case(to_json(c.c), "", edits);
   return {.id = case_id(edited, edited_fields(edits)),
           .payload = edited,
-          .rerun = rerun_of_id(program, selected, edits, execution)};
+          .rerun = rerun_of_submit({program, "submit", c.id, "--matrix", selected.matrix, "--size", c.size}, edits,
+                                   execution)};
 }
 
 // Looks in the shipped matrix that is named like the suite with which the ID begins, so that the others need not be
@@ -280,6 +207,61 @@ SelectedCase look_up(const std::string& id, SelectionOptions options) {
 }
 
 }  // namespace
+
+Case parse_edited_case(const Json& json, std::string_view source, const std::vector<std::string>& edits) {
+  if (edits.empty()) return parse_case(json, source);
+  expect_object(json, JsonPlace{source});
+  return parse_case(edited(json, edits),
+                    fmt::format("{}{}--set {}", source, source.empty() ? "" : " with ", fmt::join(edits, " --set ")));
+}
+
+std::vector<search::FixedField> fixed_fields(const std::vector<std::string>& edits) {
+  std::vector<search::FixedField> fixed;
+  for (const std::string& text : edits) {
+    search::FixedField one = fixed_field(text);
+    std::erase_if(fixed, [&](const search::FixedField& earlier) { return earlier.field == one.field; });
+    fixed.push_back(std::move(one));
+  }
+  return fixed;
+}
+
+Item read_submitted_case(const Json& json, std::string_view source, const std::vector<std::string>& edits) {
+  const JsonPlace root{source};
+  expect_object(json, root);
+  if (json.contains("call")) return read_submitted_call(json, root, edits);
+  Case c;
+  if (const auto wrapped = json.find("case"); wrapped != json.end()) {
+    expect_known_keys(json, root, {"id", "world_size", "size", "tags", "case", "lengths"});
+    c = parse_edited_case(*wrapped, fmt::format("{}, case", source), edits);
+  } else {
+    Json fields = json;
+    fields.erase("id");
+    c = parse_edited_case(fields, source, edits);
+  }
+  const auto id = json.find("id");
+  return {.id = id == json.end() ? fmt::format("{}/hash={}", case_id(c, edited_fields(edits)), short_hash(c))
+                                 : given_id(*id, root.key("id")) + edited_parts(c, edits),
+          .payload = c};
+}
+
+Json to_json(const Item& submitted) {
+  Json json = {{"id", submitted.id}, {submitted.payload->key(), submitted.payload->json()}};
+  if (submitted.timeout) json["timeout_ms"] = submitted.timeout->count();
+  return json;
+}
+
+std::string rerun_of_json(const std::string& program, const std::string& case_json, const ExecutionOptions& options) {
+  return fmt::format("{} | {}", shell_line({"printf", "%s\\n", case_json}),
+                     rerun_line({program, "submit", "-"}, options));
+}
+
+Item read_item(const Json& json, std::string_view source, const std::vector<std::string>& edits,
+               const ExecutionOptions& execution, const std::string& program) {
+  Item item = read_submitted_case(json, source, edits);
+  item.rerun = rerun_of_json(program, to_json(item).dump(), execution);
+  set_worker_of_call(execution.worker, execution.fork != "off", item);
+  return item;
+}
 
 bool is_json(const std::string& argument) {
   return argument.starts_with('{');

@@ -2,60 +2,36 @@
 // `cp-pool submit ID --set comm=a2a --set cp_size=4`.
 #pragma once
 
-#include <chrono>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
-
-#include "cases/call.h"
-#include "cases/case.h"
 #include "cases/case_json.h"
-#include "cases/json_place.h"
-#include "cases/matrix.h"
 #include "cases/search/random_case.h"
-#include "driver/cli/execution_options.h"
-#include "driver/cli/output_check.h"
 #include "driver/cli/select/selection.h"
-#include "driver/core/run.h"
 
 namespace cp_pool {
 
-// Applies "key=value" edits in order and validates the edited case. A value is JSON, or text as filters write it: a2a,
-// none, 512,0. Throws CaseError for an unknown key, a value that the field cannot have, or an impossible case.
-Case edit_case(const Case& c, const std::vector<std::string>& edits);
-
-// Parses a case and applies the edits. Only the edited case has to be complete and possible.
+// Parses a case after applying "key=value" edits in order. A value is JSON, or text as filters write it: a2a, none,
+// 512,0. Only the edited case has to be complete and possible. `source` names the JSON in errors; empty: it needs no
+// name. Throws CaseError for an unknown key, a value that the field cannot have, or an impossible case.
 Case parse_edited_case(const Json& json, std::string_view source, const std::vector<std::string>& edits);
 
 // Returns the edits as fixed fields of a search. If several edits name a field, the last one counts. Throws CaseError
 // for an unknown key or a value that the field cannot have.
 std::vector<search::FixedField> fixed_fields(const std::vector<std::string>& edits);
 
-// Returns the fields that the edits name, for an ID that distinguishes the edited case.
-std::vector<const CaseField*> edited_fields(const std::vector<std::string>& edits);
-
-struct SubmittedCase {
-  std::string id = {};
-  Case c = {};
-  std::optional<Call> call = std::nullopt;                          // if it is a call and no attention case
-  std::optional<std::chrono::milliseconds> timeout = std::nullopt;  // of a call, as in Item
-  std::string fresh = {};  // of a call: not empty if it needs a pool of its own, and then unlike that of any other
-};
-
-// Reads a case. `json` holds its fields and perhaps an "id", or is an object of `cp-pool list --json`, whose "case" is
-// read. `edits` are applied first. The ID is the given one followed by the edited fields. Without one, the ID
-// consists of the fields (case_id.h), the edited fields and a short hash, so that cases that differ in any field have
-// different IDs. A call is {"call": {..}}, perhaps with "id", "timeout_ms" and "fresh". Throws CaseError that names
-// `source`.
-SubmittedCase read_submitted_case(const Json& json, std::string_view source, const std::vector<std::string>& edits);
+// Reads a case or call, as far as its JSON says what a run schedules. `json` holds its fields and perhaps an "id", or
+// is an object of `cp-pool list --json`, whose "case" is read. `edits` are applied first. The ID is the given one
+// followed by the edited fields. Without one, the ID consists of the fields (case_id.h), the edited fields and a short
+// hash, so that cases that differ in any field have different IDs. A call is {"call": {..}}, perhaps with "id",
+// "timeout_ms" and "fresh": it then has a pool of its own. Throws CaseError that names `source`.
+Item read_submitted_case(const Json& json, std::string_view source, const std::vector<std::string>& edits);
 
 // Returns JSON that read_submitted_case reads as the same case.
-Json to_json(const SubmittedCase& submitted);
+Json to_json(const Item& submitted);
 
-// Returns what a run schedules for it.
-Item item_of(const SubmittedCase& submitted, std::string rerun, const ExecutionOptions& execution);
-// Reads the case, and returns what a run schedules for it. Its rerun command holds the case itself.
+// Returns the command that reruns a case of which there is only its JSON, with edits applied: the command holds the
+// case. `program` is argv[0], here and below.
+std::string rerun_of_json(const std::string& program, const std::string& case_json, const ExecutionOptions& options);
+
+// Reads the case, and returns all that a run schedules for it. Its rerun command holds the case itself.
 Item read_item(const Json& json, std::string_view source, const std::vector<std::string>& edits,
                const ExecutionOptions& execution, const std::string& program);
 

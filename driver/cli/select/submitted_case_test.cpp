@@ -19,8 +19,16 @@ using namespace ::testing;
 
 const std::string kCase = R"("seqlen_q":64,"seqlen_kv":64,"heads":4,"kv_heads":2,"head_dim_qk":16,"head_dim_v":16)";
 
-SubmittedCase submitted(const std::string& text, const std::vector<std::string>& edits = {}) {
+Item submitted(const std::string& text, const std::vector<std::string>& edits = {}) {
   return read_submitted_case(parse_json_text(text, "<stdin>", 3), "<stdin>:3", edits);
+}
+
+Case submitted_case(const std::string& text, const std::vector<std::string>& edits = {}) {
+  return test::attention(submitted(text, edits).payload);
+}
+
+Item item_of(const std::string& text, const ExecutionOptions& options) {
+  return read_item(parse_json_text(text, "<stdin>", 3), "<stdin>:3", {}, options, "cp-pool");
 }
 
 std::string error_of_submitted(const std::string& text, const std::vector<std::string>& edits = {}) {
@@ -33,7 +41,7 @@ TEST(SubmittedCase, WithoutAnIdItIsCalledAfterItsFieldsAndAShortHash) {
 }
 
 TEST(SubmittedCase, CasesThatDifferInAnyFieldDifferInTheirId) {
-  const Case base = submitted("{\"layout\":\"thd\",\"pad_between_seqs\":true," + kCase + "}").c;
+  const Case base = submitted_case("{\"layout\":\"thd\",\"pad_between_seqs\":true," + kCase + "}");
   const auto edits = split_words(
       "suite=s model=m backend=flash comm=all_gather cp_size=4 layout=bshd dtype=fp32 batch=3 "
       "seqlen_q=32 seqlen_kv=128 heads=8 kv_heads=4 head_dim_qk=8 head_dim_v=8 causal=true window=4,0 "
@@ -50,10 +58,10 @@ TEST(SubmittedCase, CasesThatDifferInAnyFieldDifferInTheirId) {
     const CaseField* field = find_case_field(edit.substr(0, edit.find('=')));
     ASSERT_NE(field, nullptr) << edit;
     try {
-      edited = submitted(json.dump(), {edit}).c;
+      edited = submitted_case(json.dump(), {edit});
     } catch (const std::exception&) {  // layout=bshd allows no padding
       json["pad_between_seqs"] = false;
-      edited = submitted(json.dump(), {edit}).c;
+      edited = submitted_case(json.dump(), {edit});
     }
     EXPECT_TRUE(ids.insert(submitted(to_json(edited).dump()).id).second) << edit;
   }
@@ -75,12 +83,12 @@ TEST(SubmittedCase, KeepsTheIdThatItWasGiven) {
 }
 
 TEST(SubmittedCase, MayBeAnObjectOfTheList) {
-  const SubmittedCase listed = submitted(R"({"id":"quick/x","world_size":2,"size":"small","tags":["a"],"case":{)" +
-                                         kCase + R"(,"causal":true},"lengths":{"valid_q":[64]}})");
+  const Item listed = submitted(R"({"id":"quick/x","world_size":2,"size":"small","tags":["a"],"case":{)" + kCase +
+                                R"(,"causal":true},"lengths":{"valid_q":[64]}})");
   EXPECT_EQ(listed.id, "quick/x");
-  EXPECT_TRUE(listed.c.causal);
+  EXPECT_TRUE(test::attention(listed.payload).causal);
   EXPECT_EQ(submitted(to_json(listed).dump()).id, "quick/x");
-  EXPECT_EQ(submitted(to_json(listed).dump()).c, listed.c);
+  EXPECT_TRUE(submitted(to_json(listed).dump()).payload == listed.payload);
 }
 
 TEST(SubmittedCase, ErrorsNameThePlace) {
@@ -98,12 +106,12 @@ TEST(SubmittedCase, ErrorsNameThePlace) {
 }
 
 TEST(SubmittedCase, MayBeACall) {
-  const SubmittedCase call = submitted(R"({"call": {"function": "m:f", "arguments": {"n": 3}, "cp_size": 4},
+  const Item call = submitted(R"({"call": {"function": "m:f", "arguments": {"n": 3}, "cp_size": 4},
                                            "id": "x", "timeout_ms": 250})");
   EXPECT_EQ(call.id, "x");
-  EXPECT_EQ(call.call, (Call{.function = "m:f", .arguments = {{"n", 3}}, .cp_size = 4}));
+  EXPECT_TRUE(call.payload == Payload(Call{.function = "m:f", .arguments = {{"n", 3}}, .cp_size = 4}));
   EXPECT_EQ(call.timeout, std::chrono::milliseconds(250));
-  EXPECT_EQ(submitted(to_json(call).dump()).call, call.call);
+  EXPECT_TRUE(submitted(to_json(call).dump()).payload == call.payload);
   EXPECT_THAT(submitted(R"({"call": {"function": "m:f"}})").id, MatchesRegex("m/f/cp2/hash=[0-9a-f]{10}"));
   EXPECT_THAT(error_of_submitted(R"({"call": {"function": "m:f"}, "case": {}})"),
               ::testing::StartsWith("<stdin>:3: $.case: unknown key"));
@@ -116,24 +124,27 @@ TEST(SubmittedCase, MayBeACall) {
 TEST(SubmittedCase, ACallHasRanksThatRunCallsUnlessAWorkerIsNamed) {
   ExecutionOptions options;
   options.worker.python = "python3";
-  const SubmittedCase call = submitted(R"({"call": {"function": "m:f"}})");
-  const Item item = item_of(call, "", options);
+  const std::string call = R"({"call": {"function": "m:f"}})";
+  const Item item = item_of(call, options);
   ASSERT_TRUE(item.ranks);
   EXPECT_EQ(item.ranks->worker_command,
             (std::vector<std::string>{"python3", "-m", "cp_pool.worker", "cp_pool.calls:ranks"}));
   EXPECT_FALSE(item.ranks->fork_server.empty());
   options.worker.adapter = "m:a";
-  EXPECT_FALSE(item_of(call, "", options).ranks);
-  EXPECT_FALSE(item_of(submitted("{" + kCase + "}"), "", {}).ranks);
+  EXPECT_FALSE(item_of(call, options).ranks);
+  EXPECT_FALSE(item_of("{" + kCase + "}", {}).ranks);
 }
 
 TEST(SubmittedCase, AFreshCallHasRanksThatNoOtherHas) {
-  const SubmittedCase fresh = submitted(R"({"call": {"function": "m:f"}, "fresh": true})");
   ExecutionOptions options;
   options.worker.adapter = "m:a";
-  const Item item = item_of(fresh, "", options);
+  const Item item = item_of(R"({"call": {"function": "m:f"}, "fresh": true})", options);
   ASSERT_TRUE(item.ranks);
   EXPECT_THAT(item.ranks->environment, ::testing::ElementsAre("CP_POOL_FRESH=<stdin>:3"));
+}
+
+Case edit_case(const Case& c, const std::vector<std::string>& edits) {
+  return parse_edited_case(to_json(c), "", edits);
 }
 
 std::string edit_error(const std::vector<std::string>& edits) {
@@ -256,6 +267,19 @@ TEST(IsId, IsFalseOfFilesAndPipesAndTrueOfFolders) {
   EXPECT_FALSE(is_id((folder / "case").string()));
   EXPECT_FALSE(is_id((folder / "pipe").string())) << "as the shell gives for <(..)";
   EXPECT_TRUE(is_id(folder.path().string()));
+}
+
+TEST(FindCase, OfAnIdKeepsTheEditsInItsRerun) {
+  const SelectionOptions te_flash{.matrices = {"te-flash"}, .size = "small"};
+  const Item named =
+      find_case("te-flash/cp_2_0/p2p/cp2/thd/bf16/pad", te_flash, {"comm=a2a", "window=64,0"}, {}, "cp-pool");
+  EXPECT_EQ(named.rerun,
+            "cp-pool submit te-flash/cp_2_0/p2p/cp2/thd/bf16/pad --matrix te-flash --size small --set comm=a2a "
+            "--set window=64,0");
+}
+
+TEST(RerunOfJson, CarriesTheCase) {
+  EXPECT_EQ(rerun_of_json("cp-pool", R"({"heads":4})", {}), R"(printf '%s\n' '{"heads":4}' | cp-pool submit -)");
 }
 
 }  // namespace

@@ -1,25 +1,19 @@
 #include "driver/cli/execution.h"
 
-#include <algorithm>
-#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <exception>
-#include <filesystem>
 #include <sstream>
 #include <sys/stat.h>
 #include <system_error>
 #include <unistd.h>
-#include <utility>
 
 #include <fmt/format.h>
 
 #include "cases/glob.h"
 #include "driver/cli/error_reporting.h"
 #include "driver/cli/output_check.h"
-#include "driver/cli/worker_command.h"
 #include "driver/core/exit_code.h"
-#include "driver/core/ledger.h"
 #include "driver/log/events_json.h"
 #include "driver/ranks/log_file.h"
 #include "driver/report/reports.h"
@@ -27,24 +21,6 @@
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
-
-SinkList::SinkList(std::function<void(const std::string&)> on_error) : on_error_{std::move(on_error)} {}
-
-void SinkList::add(EventSink& sink) {
-  views_.push_back({.sink = &sink, .writes = true});
-}
-
-void SinkList::add_listener(EventSink& sink) {
-  views_.push_back({.sink = &sink, .writes = false});
-}
-
-void SinkList::on_event(const Event& event) {
-  deliver([&](EventSink& sink) { sink.on_event(event); });
-}
-
-void SinkList::on_tick() {
-  deliver([](EventSink& sink) { sink.on_tick(); });
-}
 
 void SinkList::deliver(const std::function<void(EventSink&)>& what) {
   const std::size_t before = views_.size();
@@ -86,16 +62,11 @@ class ResultLines : public EventSink {
 };
 
 // Does something with the whole run at its end, interrupted or not.
-class AtEnd : public EventSink {
- public:
-  explicit AtEnd(std::function<void()> act) : act_{std::move(act)} {}
-  void on_event(const Event& event) override {
-    if (std::holds_alternative<RunFinished>(event)) act_();
-  }
-
- private:
-  std::function<void()> act_;
-};
+std::function<void(const Event&)> at_end(std::function<void()> act) {
+  return [act = std::move(act)](const Event& event) {
+    if (std::holds_alternative<RunFinished>(event)) act();
+  };
+}
 
 // Makes the folder and locks it: files can be created in it, and no other run uses it.
 std::unique_ptr<FolderLock> prepare_folder(const std::filesystem::path& folder, const std::string& option) {
@@ -143,25 +114,19 @@ Execution::Execution(const ExecutionOptions& options, Show show, bool free_stdin
   config_.worker_command = worker.words;
   config_.implementation = worker.implementation;
   if (options.fork != "off") config_.fork_server = worker.fork_server;
-  bool reports = false;
-  try {
-    const std::vector<Output> outputs = outputs_of(options);
-    for (const Output& output : outputs) {
-      if (output.is_folder()) locks_.push_back(prepare_folder(output.path, std::string{output.option}));
-    }
-    for (const Output& output : outputs) {
-      if (output.report == nullptr) continue;
-      owned_.push_back(std::make_unique<AtEnd>([this, report = output.report, file = AtomicFile(output.path)] {
-        file.commit(report(reported_->report()));
-      }));
-    }
-    reports = !owned_.empty();
-    if (options.events) owned_.insert(owned_.begin(), std::make_unique<JsonlSink>(*options.events));
-    // Old logs are removed last: the user may need them if an output cannot be written.
-    if (config_.run_dir) make_room_for_logs(*config_.run_dir);
-  } catch (const OutputError& e) {
-    throw CommandError(ExitCode::cannot_write, e.what());
+  const std::vector<Output> outputs = outputs_of(options);
+  for (const Output& output : outputs) {
+    if (output.is_folder()) locks_.push_back(prepare_folder(output.path, std::string{output.option}));
   }
+  for (const Output& output : outputs) {
+    if (output.report == nullptr) continue;
+    owned_.push_back(std::make_unique<Listener>(at_end(
+        [this, report = output.report, file = AtomicFile(output.path)] { file.commit(report(reported_->report())); })));
+  }
+  const bool reports = !owned_.empty();
+  if (options.events) owned_.insert(owned_.begin(), std::make_unique<JsonlSink>(*options.events));
+  // Old logs are removed last: the user may need them if an output cannot be written.
+  if (config_.run_dir) make_room_for_logs(*config_.run_dir);
   const bool terminal_tells = show != Show::result_lines && are_the_same_stream(STDOUT_FILENO, STDERR_FILENO);
   notices_ = std::make_unique<Notices>([this](std::string_view kind, const std::string& text) { tell(kind, text); },
                                        !terminal_tells);
@@ -174,11 +139,10 @@ Execution::Execution(const ExecutionOptions& options, Show show, bool free_stdin
     views_.add_listener(*reported_);
   }
   if (annotates) {
-    annotations_ = std::make_unique<AtEnd>([this] {
+    listen(at_end([this] {
       if (terminal_) terminal_->clear_live();
       for (const std::string& line : github_annotations(reported_->report())) print_on_stderr(line);
-    });
-    views_.add_listener(*annotations_);
+    }));
   }
   if (show == Show::result_lines) owned_.push_back(std::make_unique<ResultLines>());
   for (const auto& sink : owned_) views_.add(*sink);
@@ -198,6 +162,11 @@ Execution::Execution(const ExecutionOptions& options, Show show, bool free_stdin
   status_requests_.emplace([this](const std::string& line) { tell("status", line); }, free_stdin && live);
   views_.add_listener(*status_requests_);
   config_.status_requests = [this] { return status_requests_->take_requests(); };
+}
+
+void Execution::listen(std::function<void(const Event&)> hear) {
+  listeners_.emplace_back(std::move(hear));
+  views_.add_listener(listeners_.back());
 }
 
 int Execution::operator()(const std::function<RunResult(const RunConfig&, EventSink&)>& run) {

@@ -2,42 +2,50 @@
 // the exit code at the end.
 #pragma once
 
-#include <functional>
+#include <deque>
 #include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "driver/cli/execution_options.h"
 #include "driver/cli/status_requests.h"
-#include "driver/core/events.h"
-#include "driver/core/run.h"
 #include "driver/report/notices.h"
 #include "driver/report/output_file.h"
 #include "driver/report/terminal_sink.h"
 
 namespace cp_pool {
 
+// A view that is a function of each event.
+class Listener : public EventSink {
+ public:
+  explicit Listener(std::function<void(const Event&)> hear) : hear_{std::move(hear)} {}
+  void on_event(const Event& event) override { hear_(event); }
+
+ private:
+  std::function<void(const Event&)> hear_;
+};
+
 // Passes one stream of events to several views. A view that cannot write any more is dropped and reported. The other
 // views and the run go on, unless the reader of the last output is gone.
 class SinkList : public EventSink {
  public:
   // `on_error` is called once for each view that is dropped, with a line that says why.
-  explicit SinkList(std::function<void(const std::string&)> on_error);
+  explicit SinkList(std::function<void(const std::string&)> on_error) : on_error_{std::move(on_error)} {}
 
   // Adds a view that writes an output. It is not owned and must outlive this object. Views get events in the order in
   // which they were added.
-  void add(EventSink& sink);
+  void add(EventSink& sink) { views_.push_back({.sink = &sink, .writes = true}); }
   // Adds a view that writes no output.
-  void add_listener(EventSink& sink);
+  void add_listener(EventSink& sink) { views_.push_back({.sink = &sink, .writes = false}); }
   // Says that the run has outputs beside its views, such as folders, which need no reader.
   void expect_other_outputs() { other_outputs_ = true; }
 
   // Both throw ReaderGone if a view was dropped because its reader is gone and no output is left: nobody would see the
   // rest of the run.
-  void on_event(const Event& event) override;
-  void on_tick() override;
+  void on_event(const Event& event) override {
+    deliver([&](EventSink& sink) { sink.on_event(event); });
+  }
+  void on_tick() override {
+    deliver([](EventSink& sink) { sink.on_tick(); });
+  }
 
   [[nodiscard]] bool failed() const { return failed_; }  // whether a view was dropped
 
@@ -64,9 +72,11 @@ class Execution {
     result_lines,          // one JSON object a case on stdout, and nothing else there
   };
 
-  // Opens every output. `free_stdin` says that nothing else in this process reads stdin. Throws CommandError
-  // (cannot_write).
+  // Opens every output. `free_stdin` says that nothing else in this process reads stdin. Throws OutputError.
   Execution(const ExecutionOptions& options, Show show, bool free_stdin = false);
+
+  // Lets a function that writes no output hear every event.
+  void listen(std::function<void(const Event&)> hear);
 
   // Runs and returns the exit code. Ends early if nobody is left to read the outputs. `run` gets the configuration,
   // with the worker filled in, and the sink of all views.
@@ -84,9 +94,9 @@ class Execution {
   SinkList views_;
   std::unique_ptr<Notices> notices_;
   std::optional<ReportedRun> reported_;  // if there are reports of it
-  std::unique_ptr<EventSink> annotations_;
   std::optional<StatusRequests> status_requests_;
   std::vector<std::unique_ptr<EventSink>> owned_;
+  std::deque<Listener> listeners_;
   bool answer_lost_ = false;
 };
 

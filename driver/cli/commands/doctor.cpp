@@ -14,7 +14,6 @@
 #include "driver/cli/shell_words.h"
 #include "driver/core/mapped.h"
 #include "driver/os/helper_process.h"
-#include "driver/os/machine.h"
 #include "driver/report/text_format.h"
 
 namespace cp_pool {
@@ -37,11 +36,6 @@ constexpr std::array<Kind, 5> kKinds{
      {RLIMIT_AS, "address space", "-v", {"Cannot allocate memory", "bad_alloc", "failed to map segment"}},
      {RLIMIT_CPU, "CPU seconds", "-t", {"SIGXCPU", "", ""}},
      {RLIMIT_FSIZE, "file size", "-f", {"SIGXFSZ", "File too large", ""}}}};
-
-bool is_behind(const Kind& kind, std::string_view said) {
-  return std::ranges::any_of(
-      kind.signs, [&](std::string_view sign) { return !sign.empty() && said.find(sign) != std::string_view::npos; });
-}
 
 // Returns the stdout of a command. Its stderr is thrown away.
 std::string output_of(const std::vector<std::string>& words) {
@@ -68,10 +62,10 @@ Finding find_gpus(const std::filesystem::path& proc) {
     for (const std::string& model : values_of(gpu.path() / "information", "Model")) ++models[model];
   }
   if (models.empty()) {
-    return {.name = "GPUs", .state = Finding::State::note, .text = "none; cases run on CPU ranks"};
+    return {"GPUs", "none; cases run on CPU ranks", Finding::State::note};
   }
   const auto counted = mapped(models, [](const auto& of) { return fmt::format("{} x {}", of.second, of.first); });
-  return {.name = "GPUs", .text = fmt::format("{}", fmt::join(counted, ", "))};
+  return {"GPUs", fmt::format("{}", fmt::join(counted, ", "))};
 }
 
 }  // namespace
@@ -90,7 +84,8 @@ std::vector<ResourceLimit> resource_limits() {
 std::optional<ResourceLimit> limit_behind(std::string_view said, const std::vector<ResourceLimit>& limits) {
   for (const Kind& kind : kKinds) {
     const auto limit = std::ranges::find(limits, kind.name, &ResourceLimit::name);
-    if (limit != limits.end() && is_behind(kind, said)) return *limit;
+    const auto is_said = [&](std::string_view sign) { return !sign.empty() && said.find(sign) != said.npos; };
+    if (limit != limits.end() && std::ranges::any_of(kind.signs, is_said)) return *limit;
   }
   const auto files = std::ranges::find(limits, kOpenFiles, &ResourceLimit::name);
   if (files != limits.end() && files->value < kFewestOpenFiles) return *files;
@@ -107,7 +102,7 @@ std::vector<Finding> find_devices(const std::filesystem::path& proc, int usable_
   const std::string cpu = fmt::format("{} cores{} ({}), {:.1f} GiB memory", processors.size(),
                                       limited ? fmt::format(", {} of them usable", usable_cores) : "",
                                       processors.empty() ? "unknown" : processors.front(), gib / kKibPerGib);
-  return {{.name = "CPU", .text = cpu}, find_gpus(proc)};
+  return {{"CPU", cpu}, find_gpus(proc)};
 }
 
 Finding find_libraries(const std::filesystem::path& program) {
@@ -124,11 +119,9 @@ Finding find_libraries(const std::filesystem::path& program) {
       missing.push_back(line.substr(begin, arrow - begin));
     }
   }
-  if (missing.empty()) return {.name = "libraries", .text = fmt::format("{} found", found)};
-  return {.name = "libraries",
-          .state = Finding::State::missing,
-          .text = fmt::format("{} needs {}", program.string(), fmt::join(missing, ", ")),
-          .remedy = "from a checkout: tools/setup; from a wheel: install the torch that it was built for"};
+  if (missing.empty()) return {"libraries", fmt::format("{} found", found)};
+  return {"libraries", fmt::format("{} needs {}", program.string(), fmt::join(missing, ", ")), Finding::State::missing,
+          "from a checkout: tools/setup; from a wheel: install the torch that it was built for"};
 }
 
 Finding find_packages(const std::filesystem::path& list) {
@@ -144,29 +137,11 @@ Finding find_packages(const std::filesystem::path& list) {
   for (const std::string& name : names) {
     if (installed.find(fmt::format("\n{} installed\n", name)) == std::string::npos) missing.push_back(name);
   }
-  Finding finding{
-      .name = "packages",
-      .text = fmt::format("{} of {} installed, for building and testing", names.size() - missing.size(), names.size())};
-  if (missing.empty()) return finding;
-  finding.state = Finding::State::missing;
-  finding.text += fmt::format("; missing: {}", fmt::join(missing, ", "));
-  finding.remedy = fmt::format("install with: apt-get install {}", fmt::join(missing, " "));
-  return finding;
-}
-
-Finding find_loopback() {
-  const std::string trouble = loopback_trouble();
-  if (trouble.empty()) return {.name = "loopback", .text = "ranks can meet at 127.0.0.1"};
-  return {.name = "loopback",
-          .state = Finding::State::missing,
-          .text = trouble,
-          .remedy = "bring it up with: ip link set lo up"};
-}
-
-Finding find_limits() {
-  std::vector<std::string> texts;
-  for (const ResourceLimit& limit : resource_limits()) texts.push_back(limit.text());
-  return {.name = "limits", .text = texts.empty() ? "none" : fmt::format("{}", fmt::join(texts, ", "))};
+  const std::string text =
+      fmt::format("{} of {} installed, for building and testing", names.size() - missing.size(), names.size());
+  if (missing.empty()) return {"packages", text};
+  return {"packages", fmt::format("{}; missing: {}", text, fmt::join(missing, ", ")), Finding::State::missing,
+          fmt::format("install with: apt-get install {}", fmt::join(missing, " "))};
 }
 
 std::string finding_text(const Finding& finding) {

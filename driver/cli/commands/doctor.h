@@ -33,8 +33,8 @@ struct Finding {
     missing,  // cases cannot run without it
   };
   std::string name;
+  std::string text;
   State state = State::good;
-  std::string text = {};
   std::string remedy = {};  // what to do: "install with: tools/setup"
 };
 
@@ -47,12 +47,6 @@ Finding find_libraries(const std::filesystem::path& program);
 
 // Says which Debian packages of a list are not installed. The list has one name a line, and # for comments.
 Finding find_packages(const std::filesystem::path& list);
-
-// Says whether ranks can connect to each other over 127.0.0.1.
-Finding find_loopback();
-
-// Lists the resource limits that are set for this process and its ranks.
-Finding find_limits();
 
 // Formats a finding as one line, or as several if its text has several. The remedy follows on a line of its own.
 std::string finding_text(const Finding& finding);

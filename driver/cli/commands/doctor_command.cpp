@@ -1,9 +1,5 @@
 #include <algorithm>
-#include <chrono>
-#include <cstdlib>
-#include <filesystem>
 #include <map>
-#include <optional>
 #include <unistd.h>
 
 #include <fmt/format.h>
@@ -13,7 +9,7 @@
 #include "driver/cli/commands/command.h"
 #include "driver/cli/commands/doctor.h"
 #include "driver/cli/device.h"
-#include "driver/cli/execution_options.h"
+#include "driver/cli/execution.h"
 #include "driver/cli/output_check.h"
 #include "driver/cli/program_paths.h"
 #include "driver/cli/select/selection.h"
@@ -22,6 +18,7 @@
 #include "driver/core/figures.h"
 #include "driver/core/mapped.h"
 #include "driver/os/gpu_links.h"
+#include "driver/os/machine.h"
 #include "driver/report/output_file.h"
 #include "driver/report/text_format.h"
 #include "worker/protocol/host_resources.h"
@@ -50,18 +47,7 @@ Case smallest_case(int ranks) {
   return c;
 }
 
-// Prints each finding at once, since the next one may take long.
-class Report {
- public:
-  void say(const Finding& finding) {
-    missing_ |= finding.state == State::missing;
-    write_all(STDOUT_FILENO, finding_text(finding), "stdout");
-  }
-  [[nodiscard]] bool missing() const { return missing_; }
-
- private:
-  bool missing_ = false;
-};
+using Say = std::function<void(const Finding&)>;
 
 std::string ready_text(const PoolReady& event) {
   std::string versions;
@@ -71,24 +57,6 @@ std::string ready_text(const PoolReady& event) {
   return fmt::format("{} ready in {} on {}: {}{}", event.world_size, format_duration(event.spawn_to_ready_ms),
                      event.device, event.worker, versions);
 }
-
-class Watcher : public EventSink {
- public:
-  explicit Watcher(Report& report) : report_{report} {}
-
-  void on_event(const Event& event) override {
-    if (const auto* ready = std::get_if<PoolReady>(&event)) {
-      report_.say({.name = "ranks", .text = ready_text(*ready)});
-      was_ready = true;
-    }
-    if (const auto* event_finished = std::get_if<CaseFinished>(&event)) finished = *event_finished;
-  }
-  bool was_ready = false;
-  std::optional<CaseFinished> finished;
-
- private:
-  Report& report_;
-};
 
 // Returns advice about the resource limit that may have made the case fail; empty if there is none.
 std::string limit_remedy(const CaseFinished& finished) {
@@ -101,69 +69,73 @@ std::string limit_remedy(const CaseFinished& finished) {
 }
 
 // Runs a case, to show that cases can run. A user's own worker may skip this case.
-void try_worker(const WorkerCommand& command, const std::string& device, RunConfig config, Report& report) {
+void try_worker(const WorkerCommand& command, const std::string& device, RunConfig config, const Say& say) {
   const int ranks = ranks_to_try(device);
   config.worker_command = command.words;
   config.device = device;
   config.fork_server = command.fork_server;
   config.max_failed_starts = 1;
   config.grace = std::chrono::seconds(1);
-  Watcher watcher{report};
+  bool was_ready = false;
+  CaseFinished finished;  // set, since every case gets an outcome
+  Listener watcher([&](const Event& event) {
+    if (const auto* ready = std::get_if<PoolReady>(&event)) {
+      say({"ranks", ready_text(*ready)});
+      was_ready = true;
+    }
+    if (const auto* end = std::get_if<CaseFinished>(&event)) finished = *end;
+  });
   const RunResult result =
       run_cases({{.id = "doctor", .payload = smallest_case(ranks)}}, config, RunStarted{}, watcher);
   if (result.finished.interrupted) throw CommandError(ExitCode::interrupted, "interrupted");
-  const CaseFinished& finished = watcher.finished.value();  // set, since every case gets an outcome
   const bool passed = finished.outcome == CaseOutcome::pass;
   const bool skipped = !command.shipped && finished.outcome == CaseOutcome::skip;
-  const std::string& reason = finished.reason;
-  Finding finding{.name = "a case", .state = passed ? State::good : skipped ? State::note : State::missing};
+  Finding finding{"ranks", finished.reason, passed ? State::good : skipped ? State::note : State::missing};
   if (finding.state == State::missing) finding.remedy = limit_remedy(finished);
-  if (watcher.was_ready) {
+  if (was_ready) {
+    finding.name = "a case";
     finding.text = fmt::format("{} after {}{}{}", to_string(finished.outcome), format_duration(finished.duration_ms),
-                               reason.empty() ? "" : ": ", reason);
+                               finished.reason.empty() ? "" : ": ", finished.reason);
     if (is_unverified_by_figures(finished)) finding.text += fmt::format(" ({})", kUnverifiedByFigures);
-  } else {
-    finding.name = "ranks";
-    finding.text = reason;
   }
-  report.say(finding);
+  say(finding);
 }
 
 Finding find_worker(const std::string& binary) {
-  if (::access(binary.c_str(), X_OK) == 0) return {.name = "worker", .text = binary};
-  return {.name = "worker",
-          .state = State::missing,
-          .text = binary + " is not a program",
-          .remedy = "build it with: tools/build release cp-pool-worker"};
+  if (::access(binary.c_str(), X_OK) == 0) return {"worker", binary};
+  return {"worker", binary + " is not a program", State::missing, "build it with: tools/build release cp-pool-worker"};
 }
 
 // Checks the adapter's interpreter and its packages. If they are there, checks whether the adapter can be loaded.
 std::vector<Finding> find_adapter(const WorkerCommand& command, const std::string& adapter) {
   const Interpreter found = interpreter_of(command);
-  std::string text = found.program.empty() ? command.words.front() : found.program;
-  for (const auto& [name, version] :
-       {std::pair{"Python", found.python}, {"torch", found.torch}, {"cp_pool", found.cp_pool}}) {
-    if (!version.empty()) text += fmt::format(", {} {}", name, version);
-  }
   if (!found.trouble.empty()) {
-    return {{.name = "python",
-             .state = State::missing,
-             .text = fmt::format("{}\n{}", text, found.trouble),
-             .remedy = "name the interpreter of the environment that has torch and cp_pool with: --python PATH"}};
+    return {{"python", fmt::format("{}\n{}", found.text, found.trouble), State::missing,
+             "name the interpreter of the environment that has torch and cp_pool with: --python PATH"}};
   }
   const std::string trouble = loading_error(command);
-  return {{.name = "python", .text = text},
-          {.name = "adapter",
-           .state = trouble.empty() ? State::good : State::missing,
-           .text = trouble.empty() ? adapter : fmt::format("{} cannot be loaded\n{}", adapter, trouble)}};
+  if (trouble.empty()) return {{"python", found.text}, {"adapter", adapter}};
+  return {{"python", found.text},
+          {"adapter", fmt::format("{} cannot be loaded\n{}", adapter, trouble), State::missing}};
 }
 
 Finding find_cuda_part() {
-  if (built_for_gpus()) return {.name = "CUDA part", .text = "built"};
-  return {.name = "CUDA part",
-          .state = State::missing,
-          .text = "the worker was built without it (no nvcc of CUDA 13?); cases run on CPU ranks",
-          .remedy = fmt::format("build it with: {}", kBuildForGpus)};
+  if (built_for_gpus()) return {"CUDA part", "built"};
+  return {"CUDA part", "the worker was built without it (no nvcc of CUDA 13?); cases run on CPU ranks", State::missing,
+          fmt::format("build it with: {}", kBuildForGpus)};
+}
+
+// Says whether ranks can connect to each other over 127.0.0.1.
+Finding find_loopback() {
+  const std::string trouble = loopback_trouble();
+  if (trouble.empty()) return {"loopback", "ranks can meet at 127.0.0.1"};
+  return {"loopback", trouble, State::missing, "bring it up with: ip link set lo up"};
+}
+
+// Lists the resource limits that are set for this process and its ranks.
+Finding find_limits() {
+  const std::vector<std::string> texts = mapped(resource_limits(), &ResourceLimit::text);
+  return {"limits", texts.empty() ? "none" : fmt::format("{}", fmt::join(texts, ", "))};
 }
 
 std::vector<Finding> find_matrices(const std::string& size) {
@@ -173,17 +145,12 @@ std::vector<Finding> find_matrices(const std::string& size) {
     std::map<int, std::size_t> by_world_size;
     for (const SelectedCase& selected : selection.cases) ++by_world_size[world_size(selected.matrix_case.c)];
     const auto on = [](const auto& count) { return fmt::format("{} on {}", count.second, count.first); };
-    findings.push_back({.name = "matrix",
-                        .text = fmt::format("{} ({}): {} cases, by ranks: {}", name, size, selection.cases.size(),
-                                            fmt::join(mapped(by_world_size, on), ", "))});
+    findings.push_back({"matrix", fmt::format("{} ({}): {} cases, by ranks: {}", name, size, selection.cases.size(),
+                                              fmt::join(mapped(by_world_size, on), ", "))});
   }
-  if (findings.empty()) {
-    findings.push_back({.name = "matrix",
-                        .state = State::missing,
-                        .text = "none is shipped with this program",
-                        .remedy = "give --matrix FILE, or install share/cp-pool/matrices beside bin"});
-  }
-  return findings;
+  if (!findings.empty()) return findings;
+  return {{"matrix", "none is shipped with this program", State::missing,
+           "give --matrix FILE, or install share/cp-pool/matrices beside bin"}};
 }
 
 // config: the deadlines of the ranks and of their case.
@@ -191,44 +158,46 @@ int examine(const WorkerChoice& choice, const RunConfig& config) {
   ExecutionOptions execution;
   execution.worker = choice;
   check_outputs({}, execution_inputs(execution));
-  Report report;
-  const auto say_all = [&](const std::vector<Finding>& findings) {
-    for (const Finding& finding : findings) report.say(finding);
+  bool missing = false;
+  // Prints each finding at once, since the next one may take long.
+  const auto say = [&](const Finding& finding) {
+    missing |= finding.state == State::missing;
+    write_all(STDOUT_FILENO, finding_text(finding), "stdout");
   };
-  report.say({.name = "cp-pool", .text = fmt::format("{} {}", CP_POOL_VERSION, program_path().string())});
-  say_all(find_devices("/proc", protocol::usable_cores()));
-  if (const auto gpus = visible_gpu_names("/dev", std::getenv("CUDA_VISIBLE_DEVICES")); gpus.size() > 1) {
-    report.say({.name = "GPU links", .state = State::note, .text = nvlink_text(gpu_links(gpus))});
+  say({"cp-pool", fmt::format("{} {}", CP_POOL_VERSION, program_path().string())});
+  std::ranges::for_each(find_devices("/proc", protocol::usable_cores()), say);
+  if (const auto gpus = gpus_of_list(""); gpus.size() > 1) {
+    say({"GPU links", nvlink_text(gpu_links(gpus)), State::note});
   }
-  report.say(find_limits());
+  say(find_limits());
   const Finding loopback = find_loopback();
-  report.say(loopback);
+  say(loopback);
   // Libraries and the loopback matter to the shipped worker. Nothing but the command is known of a user's own worker.
   const WorkerCommand command = worker_command(choice);
   bool startable = true;
   if (command.shipped) {
     const Finding worker = find_worker(command.words.front());
-    report.say(worker);
+    say(worker);
     startable = worker.state == State::good;
-    if (startable) report.say(find_libraries(command.words.front()));
-    if (count_gpus("/dev", nullptr) > 0) report.say(find_cuda_part());
+    if (startable) say(find_libraries(command.words.front()));
+    if (count_gpus("/dev", nullptr) > 0) say(find_cuda_part());
     if (startable && loopback.state == State::missing) {
-      report.say({.name = "ranks", .state = State::note, .text = "not tried without a loopback"});
+      say({"ranks", "not tried without a loopback", State::note});
       startable = false;
     }
   }
   if (command.adapter()) {
     const std::vector<Finding> findings = find_adapter(command, choice.adapter);
-    say_all(findings);
+    std::ranges::for_each(findings, say);
     startable = std::ranges::none_of(findings, [](const Finding& f) { return f.state == State::missing; });
   }
   const std::string device = choose_device("auto", command.shipped).device;  // as `cp-pool run` chooses it
-  if (startable && command.shipped && device == "cuda") try_worker(command, "cpu", config, report);
-  if (startable) try_worker(command, device, config, report);
-  say_all(find_matrices("small"));
+  if (startable && command.shipped && device == "cuda") try_worker(command, "cpu", config, say);
+  if (startable) try_worker(command, device, config, say);
+  std::ranges::for_each(find_matrices("small"), say);
   const std::filesystem::path packages{CP_POOL_SOURCE_DIR "/tools/apt-packages.txt"};
-  if (std::filesystem::exists(packages)) report.say(find_packages(packages));
-  return to_int(report.missing() ? ExitCode::infra : ExitCode::ok);
+  if (std::filesystem::exists(packages)) say(find_packages(packages));
+  return to_int(missing ? ExitCode::infra : ExitCode::ok);
 }
 
 class DoctorCommand : public Command {

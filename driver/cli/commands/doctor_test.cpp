@@ -47,8 +47,8 @@ TEST(FindPackages, NamesThoseThatAreNotInstalledWithTheCommandThatInstallsThem) 
 }
 
 TEST(FindingText, PutsTheRemedyBelowWhatIsMissing) {
-  EXPECT_EQ(finding_text({.name = "a", .state = Finding::State::good, .text = "there"}), "a          ok      there\n");
-  EXPECT_EQ(finding_text({.name = "b", .state = Finding::State::missing, .text = "gone", .remedy = "install with: b"}),
+  EXPECT_EQ(finding_text({"a", "there"}), "a          ok      there\n");
+  EXPECT_EQ(finding_text({"b", "gone", Finding::State::missing, "install with: b"}),
             "b          MISSING gone\n"
             "                   install with: b\n");
 }

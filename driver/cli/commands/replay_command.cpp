@@ -1,11 +1,5 @@
-#include <chrono>
-#include <filesystem>
-#include <optional>
-#include <string>
 #include <system_error>
-#include <tuple>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
@@ -73,35 +67,6 @@ std::vector<Item> cases_of(const Capsule& capsule) {
   return out;
 }
 
-// Passes the events on. Keeps the end of the last case, the number of pools and the worker of the latest one.
-class LastEnd : public EventSink {
- public:
-  LastEnd(EventSink& sink, std::size_t cases) : sink_(sink), last_(cases - 1) {}
-
-  void on_event(const Event& event) override {
-    if (const auto* finished = std::get_if<CaseFinished>(&event); finished != nullptr && finished->index == last_) {
-      end_ = *finished;
-    }
-    if (const auto* ready = std::get_if<PoolReady>(&event)) {
-      ++pools_;
-      worker_ = *ready;
-    }
-    sink_.on_event(event);
-  }
-  void on_tick() override { sink_.on_tick(); }
-
-  [[nodiscard]] const std::optional<CaseFinished>& end() const { return end_; }
-  [[nodiscard]] int pools() const { return pools_; }
-  [[nodiscard]] const protocol::ReadyEvent& worker() const { return worker_; }
-
- private:
-  EventSink& sink_;
-  std::size_t last_;
-  std::optional<CaseFinished> end_;
-  int pools_ = 0;
-  protocol::ReadyEvent worker_;
-};
-
 // The verdict as a sentence, and the exit code.
 std::pair<std::string, ExitCode> answer(const Capsule& capsule, const std::optional<CaseFinished>& end) {
   if (!end || !is_of_the_case(end->outcome)) {
@@ -150,9 +115,14 @@ class ReplayCommand : public Command {
                             .device = execution_.config.device,
                             .cases = cases.size(),
                             .version = CP_POOL_VERSION};
-    std::string text;
-    ExitCode verdict = ExitCode::infra;
     Execution execution{execution_, Execution::Show::terminal};
+    std::optional<CaseFinished> last;
+    std::vector<protocol::ReadyEvent> workers;
+    execution.listen([&](const Event& event) {
+      const auto* const finished = std::get_if<CaseFinished>(&event);
+      if (finished != nullptr && finished->index == cases.size() - 1) last = *finished;
+      if (const auto* ready = std::get_if<PoolReady>(&event)) workers.push_back(*ready);
+    });
     const int code = execution([&](const RunConfig& shared, EventSink& sink) {
       RunConfig config = shared;
       if (!own_worker_) {
@@ -160,18 +130,17 @@ class ReplayCommand : public Command {
         config.implementation = capsule.implementation;
         config.fork_server = capsule.fork_server;
       }
-      LastEnd last(sink, cases.size());
-      RunResult result = run_cases(cases, config, header, last);
-      std::tie(text, verdict) = answer(capsule, last.end());
-      if (last.pools() > 0 && last.worker().versions != capsule.versions) {
-        report_notice(fmt::format("the worker's versions are {}; they were {}", last.worker().versions.dump(),
+      RunResult result = run_cases(cases, config, header, sink);
+      if (!workers.empty() && workers.back().versions != capsule.versions) {
+        report_notice(fmt::format("the worker's versions are {}; they were {}", workers.back().versions.dump(),
                                   capsule.versions.dump()));
       }
-      if (last.pools() > 1) {
+      if (workers.size() > 1) {
         report_warning("the pool was replaced during the replay: not all cases of the capsule ran on the same pool");
       }
       return result;
     });
+    const auto [text, verdict] = answer(capsule, last);
     execution.print_answer(fmt::format("{}: {}", capsule.id, text));
     // The cases that precede the failing one may end in any way. Other exit codes are errors of the program and stay.
     const bool of_cases =

@@ -9,8 +9,6 @@
 #include <sys/stat.h>
 #include <system_error>
 #include <unistd.h>
-#include <utility>
-#include <variant>
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -113,11 +111,24 @@ std::vector<RunRecord> folders_in(const fs::path& folder, std::error_code& error
 
 constexpr const char* kGone = ".gone";  // the suffix of a record that is being removed
 
-}  // namespace
-
-std::string record_time_text(system_clock::time_point time) {
-  return fmt::format("{:%y%m%d-%H%M%S}", fmt::gmtime(system_clock::to_time_t(time)));
+// Removes one record, if possible. Other processes see the whole record or none.
+void remove_record(const RunRecord& record) {
+  std::error_code ignored;
+  const fs::path gone = record.folder.parent_path() / fmt::format(".{}.{}{}", record.id, ::getpid(), kGone);
+  fs::rename(record.folder, gone, ignored);
+  fs::remove_all(gone, ignored);
 }
+
+constexpr mode_t kOwnerOnly = 0700;
+
+// Returns false if the folder exists already.
+bool make_private_folder(const fs::path& path) {
+  if (::mkdir(path.c_str(), kOwnerOnly) == 0) return true;
+  if (errno != EEXIST) fail_to_write(path.string(), errno);
+  return false;
+}
+
+}  // namespace
 
 std::optional<fs::path> records_folder(const std::optional<fs::path>& named) {
   if (named) return named;
@@ -196,13 +207,6 @@ std::optional<RecordFacts> read_record_facts(const RunRecord& record) {
   return facts;
 }
 
-void remove_record(const RunRecord& record) {
-  std::error_code ignored;
-  const fs::path gone = record.folder.parent_path() / fmt::format(".{}.{}{}", record.id, ::getpid(), kGone);
-  fs::rename(record.folder, gone, ignored);
-  fs::remove_all(gone, ignored);
-}
-
 void prune_records(const fs::path& folder, const RecordLimits& limits, const std::string& keep,
                    system_clock::time_point now) {
   std::error_code ignored;
@@ -226,19 +230,6 @@ void prune_records(const fs::path& folder, const RecordLimits& limits, const std
     if (entry->path().extension() == kGone) fs::remove_all(entry->path(), failed);
   }
 }
-
-namespace {
-
-constexpr mode_t kOwnerOnly = 0700;
-
-// Returns false if the folder exists already.
-bool make_private_folder(const fs::path& path) {
-  if (::mkdir(path.c_str(), kOwnerOnly) == 0) return true;
-  if (errno != EEXIST) fail_to_write(path.string(), errno);
-  return false;
-}
-
-}  // namespace
 
 RunRecorder::RunRecorder(RecordOptions options, std::string command, std::function<void(const std::string& text)> tell)
     : options_{std::move(options)}, tell_{std::move(tell)} {
@@ -268,7 +259,7 @@ void RunRecorder::make_folder(const fs::path& folder, system_clock::time_point n
   if (folder.has_parent_path()) fs::create_directories(folder.parent_path(), error);
   if (error) fail_to_write(folder.string(), error.value());
   make_private_folder(folder);
-  const std::string time = record_time_text(now);
+  const std::string time = fmt::format("{:%y%m%d-%H%M%S}", fmt::gmtime(system_clock::to_time_t(now)));
   std::string after;  // suffix of runs that begin in the same second: "", "b", .. "z", "zb", .., which sort in this
                       // order
   while (!make_private_folder(folder / (time + after))) {
@@ -300,17 +291,16 @@ void RunRecorder::lose(const std::string& why) {
   tell_(fmt::format("this run is not recorded: {} (--no-record does without)", why));
 }
 
-void RunRecorder::Sink::on_event(const Event& event) {
+void RunRecorder::take(const Event& event) {
   if (std::holds_alternative<RunStarted>(event)) {
-    recorder_.begin(event);
-  } else if (auto& events = recorder_.events_) {
+    begin(event);
+  } else if (events_) {
     try {
-      events->on_event(event);
+      events_->on_event(event);
     } catch (const std::exception& e) {
-      recorder_.lose(e.what());
+      lose(e.what());
     }
   }
-  next_.on_event(event);
 }
 
 void RunRecorder::finish(int exit_code) {
@@ -337,7 +327,7 @@ void add_record_options(CLI::App& command, RecordOptions& record) {
 void add_records_to_read(CLI::App& command, std::optional<std::filesystem::path>& folder) {
   add_path(command, "--record-dir", folder, "DIR", PathUse::folder,
            "Folder in which runs are kept, as for cp-pool run");
-  bar_others_from_configuration(command, {"--record-dir"});
+  bar_others_from_configuration(command, "--record-dir");
 }
 
 std::vector<RunRecord> kept_runs(const std::optional<std::filesystem::path>& folder) {

@@ -2,16 +2,9 @@
 // docs/command_line.md describes their folders.
 #pragma once
 
-#include <chrono>
 #include <filesystem>
 #include <functional>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
 
-#include "cases/case_outcome.h"
-#include "cases/fields.h"
 #include "driver/cli/option_kinds.h"
 #include "driver/core/events.h"
 #include "driver/report/output_file.h"
@@ -48,9 +41,6 @@ struct RunRecord {
 // Returns the records in the folder, the oldest first; none if it does not exist. Throws CommandError (bad_input) if
 // the folder cannot be read.
 std::vector<RunRecord> run_records(const std::filesystem::path& folder);
-
-// Returns the beginning of the ID of a run that began at this time: "251125-070012", in UTC.
-std::string record_time_text(std::chrono::system_clock::time_point time);
 
 // Returns the record that `text` means: "last" or "-1" for the last, "-2" for the one before it and so on, or the
 // beginning of an ID or of the time in it. Throws CommandError (bad_input) if there is no such record or more than one.
@@ -91,8 +81,6 @@ struct RecordLimits {
 // record comes from its ID. Records that cannot be removed stay.
 void prune_records(const std::filesystem::path& folder, const RecordLimits& limits, const std::string& keep,
                    std::chrono::system_clock::time_point now);
-// Removes one record, if possible. Other processes see the whole record or none.
-void remove_record(const RunRecord& record);
 
 struct RecordOptions {
   bool keep = true;
@@ -100,26 +88,15 @@ struct RecordOptions {
   RecordLimits limits;
 };
 
-// Passes every event on after it has written it down. An error while writing costs the record and not the run, so
-// nothing here throws, except what the next sink throws. A record that cannot be written to its end is removed.
+// Writes down every event of a run, which may end before its last event. An error while writing costs the record and
+// not the run, so nothing here throws. A record that cannot be written to its end is removed.
 class RunRecorder {
  public:
   // Creates nothing before the run begins. `command` is the command line as the user would type it. `tell` is called
   // at most once, with a line that says why there is no record, or why it lacks its exit code.
   RunRecorder(RecordOptions options, std::string command, std::function<void(const std::string& text)> tell);
 
-  // A sink for one run, which may be left before it ends.
-  class Sink : public EventSink {
-   public:
-    Sink(RunRecorder& recorder, EventSink& next) : recorder_(recorder), next_(next) {}
-    void on_event(const Event& event) override;
-    void on_tick() override { next_.on_tick(); }
-
-   private:
-    RunRecorder& recorder_;
-    EventSink& next_;
-  };
-
+  void take(const Event& event);
   // Ends the record with the exit code of the run.
   void finish(int exit_code);
 

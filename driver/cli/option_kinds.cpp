@@ -13,7 +13,6 @@
 
 #include "driver/cli/configured_app.h"
 #include "driver/core/exit_code.h"
-#include "driver/core/mapped.h"
 #include "driver/core/run.h"
 #include "worker/protocol/text_clean.h"
 
@@ -26,19 +25,16 @@ constexpr std::array<std::pair<std::string_view, double>, 5> kUnitsMs{
 
 // Refuses an empty path, which an unset variable may leave, and "-", which other programs take for a stream and which
 // would be a file here.
-std::string wrong_with_path(const std::string& text, std::string_view instead) {
-  if (text.empty()) return "the path is empty";
-  return text == "-" ? fmt::format("'-' stands for no stream here; write {}", instead) : "";
-}
-
 std::string wrong_with_path(const std::string& text, PathUse use) {
-  if (use == PathUse::input || use == PathUse::earlier_run)
-    return wrong_with_path(text, "/dev/stdin, or ./- for a file of that name");
-  if (use == PathUse::output) return wrong_with_path(text, "/dev/stdout, or ./- for a file of that name");
+  if (text.empty()) return "the path is empty";
   if (use == PathUse::worker_folder && protocol::to_valid_utf8(text) != text) {
     return "the path is not UTF-8, which a message to the worker has to be";
   }
-  return wrong_with_path(text, "./- for a folder of that name");
+  const bool input = use == PathUse::input || use == PathUse::earlier_run;
+  const char* const instead = input                    ? "/dev/stdin, or ./- for a file of that name"
+                              : use == PathUse::output ? "/dev/stdout, or ./- for a file of that name"
+                                                       : "./- for a folder of that name";
+  return text == "-" ? fmt::format("'-' stands for no stream here; write {}", instead) : "";
 }
 
 // The number has to fit into an int.
@@ -68,15 +64,19 @@ std::string wrong_with_ratio(const std::string& text) {
   return right ? "" : fmt::format("'{}' is not a number above 0", text);
 }
 
-// Returns nullptr for a command that is not configured, as in tests of one kind of option.
-ConfiguredApp* configured(CLI::App& command) {
-  return dynamic_cast<ConfiguredApp*>(&command);
+ConfiguredApp& configured(CLI::App& command) {
+  return dynamic_cast<ConfiguredApp&>(command);
 }
 
 void note_from_folder(CLI::App& command, const CLI::Option* option, const FromFolder& from_folder) {
-  if (ConfiguredApp* const app = configured(command); app != nullptr && from_folder) {
-    app->from_folder.emplace(option, from_folder);
-  }
+  if (from_folder) configured(command).from_folder.emplace(option, from_folder);
+}
+
+// The name of a recorded run does not depend on the folder.
+std::string run_from_folder(const std::string& text, const std::filesystem::path& folder) {
+  std::error_code ignored;
+  const bool is_file = text.find('/') != std::string::npos || std::filesystem::exists(folder / text, ignored);
+  return is_file && text != "last" ? path_from_folder(text, folder) : text;
 }
 
 // A value may begin with '-', so it is written behind a '='.
@@ -122,17 +122,6 @@ std::string duration_text(std::chrono::milliseconds duration) {
 std::string path_from_folder(const std::string& text, const std::filesystem::path& folder) {
   return text.empty() || text == "-" ? text : (folder / text).string();
 }
-
-namespace {
-
-// The name of a recorded run does not depend on the folder.
-std::string run_from_folder(const std::string& text, const std::filesystem::path& folder) {
-  std::error_code ignored;
-  const bool is_file = text.find('/') != std::string::npos || std::filesystem::exists(folder / text, ignored);
-  return is_file && text != "last" ? path_from_folder(text, folder) : text;
-}
-
-}  // namespace
 
 void add_flag(CLI::App& command, const std::string& name, bool& target, const std::string& help, bool value) {
   command.add_flag_callback(name, [&target, value] { target = value; }, help);
@@ -224,17 +213,12 @@ void exclude(CLI::App& command, const std::string& one, const std::string& other
 }
 
 void bar_from_configuration(CLI::App& command, const std::vector<std::string>& names) {
-  ConfiguredApp* const app = configured(command);
-  if (app == nullptr) return;
-  for (const std::string& name : names) app->command_line_alone.push_back(command.get_option(name));
+  for (const std::string& name : names) configured(command).command_line_alone.push_back(command.get_option(name));
 }
 
-void bar_others_from_configuration(CLI::App& command, const std::vector<std::string>& names) {
-  ConfiguredApp* const app = configured(command);
-  if (app == nullptr) return;
-  const auto kept = mapped(names, [&](const std::string& name) { return command.get_option(name); });
+void bar_others_from_configuration(CLI::App& command, const std::string& name) {
   for (const CLI::Option* option : command.get_options()) {
-    if (std::ranges::count(kept, option) == 0) app->command_line_alone.push_back(option);
+    if (!option->check_name(name)) configured(command).command_line_alone.push_back(option);
   }
 }
 
@@ -253,10 +237,9 @@ bool was_given(const CLI::App& command, const std::string& name) {
 }
 
 bool is_configured(const CLI::App& command, const std::string& name) {
-  const auto* const app = dynamic_cast<const ConfiguredApp*>(&command);
-  if (app == nullptr) return false;
-  const auto setting = app->settings.find(command.get_option(name));
-  if (setting == app->settings.end()) return false;
+  const auto& settings = dynamic_cast<const ConfiguredApp&>(command).settings;
+  const auto setting = settings.find(command.get_option(name));
+  if (setting == settings.end()) return false;
   const bool is_flag = setting->first->get_items_expected_max() == 0;
   return !is_flag || setting->second.values == std::vector<std::string>{"true"};
 }

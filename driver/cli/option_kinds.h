@@ -10,7 +10,6 @@
 #include <string_view>
 #include <vector>
 
-#include "cases/enum_names.h"
 #include "cases/parse_number.h"
 
 namespace CLI {  // NOLINT(readability-identifier-naming): of CLI11
@@ -70,12 +69,10 @@ void add_choice(CLI::App& command, const std::string& name, const std::string& t
 void add_list(CLI::App& command, const std::string& name, const std::string& type, std::vector<std::string>& target,
               const std::string& help, bool greedy, const TextOption& option = {});
 
-// Adds an option that takes a duration of at least `minimum`.
+// Add an option that takes a duration, a whole number, or a number above 0.
 void add_duration(CLI::App& command, const std::string& name, std::chrono::milliseconds& target,
                   std::chrono::milliseconds minimum, const std::string& help);
-// Adds an option that takes a whole number of at least `least`.
 void add_count(CLI::App& command, const std::string& name, int& target, const std::string& help, int least = 0);
-// Adds an option that takes a number above 0.
 void add_ratio(CLI::App& command, const std::string& name, std::optional<double>& target, const std::string& help);
 
 enum class PathUse {
@@ -100,8 +97,8 @@ void add_positionals(CLI::App& command, const std::string& name, std::vector<std
 void exclude(CLI::App& command, const std::string& one, const std::string& other);
 // In this command only the command line sets the options. To be called while options are added.
 void bar_from_configuration(CLI::App& command, const std::vector<std::string>& names);
-// The same for all options that the command has so far, except `names`.
-void bar_others_from_configuration(CLI::App& command, const std::vector<std::string>& names);
+// The same for all options that the command has so far, except this one.
+void bar_others_from_configuration(CLI::App& command, const std::string& name);
 
 // Returns the words of a choice; empty for any other option.
 std::vector<std::string> words_of_choice(const CLI::Option& option);
@@ -124,20 +121,19 @@ std::vector<std::string> given_words_but(const CLI::App& command, const std::vec
 // Throws CommandError (usage) if both are given.
 void refuse_both(const CLI::App& command, const std::string& one, const std::string& other);
 
+// Who sets an option that is not on the command line. The first that does takes precedence.
 enum class SettingSource {
-  variable,  // the environment
-  file,      // a cp-pool.toml
-  built_in,  // a profile that cp-pool has without a file
+  variable,         // the environment
+  profile,          // the profile of cp-pool.toml that was asked for
+  default_profile,  // its profile `default`
+  built_in,         // a profile that cp-pool has without a file
 };
-template <>
-inline constexpr auto kNames<SettingSource> = kSpelledNames<SettingSource::built_in, '-'>;
 
 // A value that an option has although it is not on the command line, and who set it.
 struct OptionSetting {
   std::vector<std::string> values;
   std::string place;  // for people: "cp-pool.toml:3", or the name of a variable
-  SettingSource source = SettingSource::file;
-  int rank = 0;  // the lowest takes precedence
+  SettingSource source = SettingSource::variable;
 };
 
 }  // namespace cp_pool

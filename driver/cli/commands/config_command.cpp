@@ -1,8 +1,6 @@
 // `cp-pool config`: the value of every option of `run`, and where it comes from.
-#include <algorithm>
-#include <string>
+#include <array>
 #include <unistd.h>
-#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -11,7 +9,6 @@
 #include "driver/cli/config/configuration.h"
 #include "driver/cli/configured_app.h"
 #include "driver/core/exit_code.h"
-#include "driver/report/output_file.h"
 
 namespace cp_pool {
 namespace {
@@ -53,7 +50,8 @@ Shown shown(const CLI::Option& option, const ConfiguredApp& command) {
   if (const auto setting = command.settings.find(&option); setting != command.settings.end()) {
     out.value = json_value(option, setting->second.values);
     out.place = setting->second.place;
-    out.source = name_of(setting->second.source);
+    constexpr std::array kSources{"variable", "file", "file", "built-in"};  // in the order of SettingSource
+    out.source = kSources.at(static_cast<std::size_t>(setting->second.source));
     return out;
   }
   const std::string text = option.get_default_str();

@@ -1,14 +1,10 @@
 #include "driver/cli/config/case_overrides.h"
 
-#include <algorithm>
-#include <string_view>
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "cases/case_error.h"
 #include "cases/did_you_mean.h"
-#include "driver/cli/option_kinds.h"
 #include "worker/protocol/environment.h"
 
 namespace cp_pool {
@@ -37,9 +33,9 @@ const ConfigEntry* entry_of(const ConfigTable& table, std::string_view key) {
   return entry == table.entries.end() ? nullptr : &*entry;
 }
 
-void check_key(const ConfigEntry& entry, const OverrideKeys& keys) {
+void check_key(const ConfigEntry& entry, const WrongWithKey& wrong) {
   if (std::ranges::count(kKeys, entry.key) > 0) return;
-  if (keys.is_option(entry.key)) {
+  if (wrong(entry.key, "")) {
     refuse_at(entry.place, fmt::format("override: '{}' holds for all cases of a run and not for some; there are {}",
                                        entry.key, join_names(kKeys)));
   }
@@ -101,13 +97,6 @@ bool selects(const CaseOverride& each, const MatrixCase& of_matrix) {
   return std::ranges::any_of(each.filters, [&](const Filter& filter) { return filter.matches(of_matrix.subject()); });
 }
 
-// Returns nullopt if the override names no worker.
-std::optional<WorkerChoice> worker_of(const CaseOverride& each, const ExecutionOptions& options) {
-  std::optional<WorkerChoice> choice = each.worker;
-  if (choice) choice->python = options.worker.python;
-  return choice;
-}
-
 void add_ranks(const OwnRanks& ranks, std::optional<OwnRanks>& sum) {
   if (ranks == OwnRanks{}) return;
   if (!sum) sum.emplace();
@@ -128,20 +117,21 @@ void add_ranks(const OwnRanks& ranks, std::optional<OwnRanks>& sum) {
 
 }  // namespace
 
-CaseOverride read_override(const ConfigTable& table, const OverrideKeys& keys) {
+CaseOverride read_override(const ConfigTable& table, const WrongWithKey& wrong) {
   CaseOverride out{.table = table};
   for (const ConfigEntry& entry : table.entries) {
     if (entry.key.starts_with(kVariable)) {
       add_variable(entry, out.ranks);
       continue;
     }
-    check_key(entry, keys);
+    check_key(entry, wrong);
     if (entry.key == "environment") refuse_entry(entry, "a table is wanted: {NAME = \"value\"}");
     if (entry.key == "filter") continue;
     if (entry.kind == Kind::list) refuse_entry(entry, "a list, where one value is wanted");
     const std::string& text = entry.values.front();
-    if (!keys.is_option(entry.key)) continue;
-    if (const std::string why = keys.wrong(entry.key, text); !why.empty()) refuse_entry(entry, why);
+    const std::optional<std::string> why = wrong(entry.key, text);
+    if (!why) continue;
+    if (!why->empty()) refuse_entry(entry, *why);
     if (entry.key == "timeout") out.timeout = parse_duration(text);
     if (entry.key == "retries") out.retries = std::stoi(text);
     if (entry.key == "slots") out.ranks.slots = std::stoi(text);
@@ -167,9 +157,10 @@ void leave_to_file(const OverridesOfRun& overrides, std::vector<std::string>& wo
 
 void find_workers(std::vector<CaseOverride>& overrides, const ExecutionOptions& options) {
   for (CaseOverride& each : overrides) {
-    const std::optional<WorkerChoice> choice = worker_of(each, options);
-    if (!choice) continue;
-    set_worker(worker_command(*choice), options.fork != "off", each.ranks);
+    if (!each.worker) continue;
+    WorkerChoice choice = *each.worker;
+    choice.python = options.worker.python;
+    set_worker(worker_command(choice), options.fork != "off", each.ranks);
   }
 }
 
@@ -191,20 +182,15 @@ std::optional<Expected> expected_of(const std::vector<CaseOverride>& overrides, 
   return out;
 }
 
-std::string override_text(const ConfigTable& table) {
-  std::string out;
-  for (const ConfigEntry& entry : table.entries) {
-    if (entry.key == "filter") continue;
-    out +=
-        fmt::format("{}{} = {}", out.empty() ? "" : ", ", entry.key, fmt::format("{}", fmt::join(entry.values, " ")));
-  }
-  return out;
-}
-
 std::vector<std::string> overrides_of(const std::vector<CaseOverride>& overrides, const MatrixCase& of_matrix) {
   std::vector<std::string> out;
   for (const CaseOverride& each : overrides) {
-    if (selects(each, of_matrix)) out.push_back(fmt::format("{}: {}", each.table.place, override_text(each.table)));
+    if (!selects(each, of_matrix)) continue;
+    std::vector<std::string> settings;
+    for (const ConfigEntry& entry : each.table.entries) {
+      if (entry.key != "filter") settings.push_back(fmt::format("{} = {}", entry.key, fmt::join(entry.values, " ")));
+    }
+    out.push_back(fmt::format("{}: {}", each.table.place, fmt::join(settings, ", ")));
   }
   return out;
 }

@@ -1,18 +1,10 @@
 // [[override]] of cp-pool.toml: settings for some cases alone (docs/configuration.md).
 #pragma once
 
-#include <chrono>
-#include <functional>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "cases/filter.h"
 #include "cases/matrix.h"
 #include "driver/cli/config/config_file.h"
 #include "driver/cli/execution_options.h"
-#include "driver/cli/worker_command.h"
-#include "driver/core/run.h"
 
 namespace cp_pool {
 
@@ -39,15 +31,11 @@ struct OverridesOfRun {
 // Changes the words of a rerun command accordingly.
 void leave_to_file(const OverridesOfRun& overrides, std::vector<std::string>& words);
 
-// Checks of the keys that overrides share with options of `run`.
-struct OverrideKeys {
-  // Returns why the option refuses the value; empty if it takes it.
-  std::function<std::string(const std::string& key, const std::string& value)> wrong;
-  std::function<bool(const std::string& key)> is_option;
-};
+// Returns why the option of `run` that has this key refuses the value; empty if it takes it, nullopt if there is none.
+using WrongWithKey = std::function<std::optional<std::string>(const std::string& key, const std::string& value)>;
 
-// Reads an override. Throws CommandError (usage) that names file, line and key.
-CaseOverride read_override(const ConfigTable& table, const OverrideKeys& keys);
+// Reads an override, which shares some keys with options. Throws CommandError (usage) that names file, line and key.
+CaseOverride read_override(const ConfigTable& table, const WrongWithKey& wrong);
 
 // Sets the commands of the workers that overrides name. To be called once before overrides are applied.
 void find_workers(std::vector<CaseOverride>& overrides, const ExecutionOptions& options);
@@ -60,8 +48,5 @@ std::optional<Expected> expected_of(const std::vector<CaseOverride>& overrides, 
 
 // Returns the place and the settings of each override that selects the case: "cp-pool.toml:7: timeout = 2m".
 std::vector<std::string> overrides_of(const std::vector<CaseOverride>& overrides, const MatrixCase& of_matrix);
-
-// Returns the table's settings as "KEY = VALUE, ..", without the filter.
-std::string override_text(const ConfigTable& table);
 
 }  // namespace cp_pool

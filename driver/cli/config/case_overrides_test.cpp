@@ -11,15 +11,11 @@ using std::chrono::milliseconds;
 using namespace ::testing;
 
 std::vector<CaseOverride> read(const std::string& text) {
-  const OverrideKeys keys{
-      .wrong = [](const std::string&,
-                  const std::string& value) { return value == "soon" ? "'soon' is not a duration" : ""; },
-      .is_option =
-          [](const std::string& key) {
-            const std::vector<std::string> options{"filter", "timeout", "retries", "slots",
-                                                   "worker", "adapter", "device"};
-            return std::ranges::count(options, key) > 0;
-          }};
+  const auto keys = [](const std::string& key, const std::string& value) -> std::optional<std::string> {
+    const std::vector<std::string> options{"filter", "timeout", "retries", "slots", "worker", "adapter", "device"};
+    if (std::ranges::count(options, key) == 0) return std::nullopt;
+    return value == "soon" ? "'soon' is not a duration" : "";
+  };
   std::vector<CaseOverride> out;
   for (const ConfigTable& table : parse_config(text, "cp-pool.toml", {}).overrides) {
     out.push_back(read_override(table, keys));

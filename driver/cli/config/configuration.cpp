@@ -1,11 +1,9 @@
 #include "driver/cli/config/configuration.h"
 
-#include <algorithm>
 #include <cctype>
 #include <cstdlib>
 #include <system_error>
 #include <unistd.h>
-#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -33,8 +31,6 @@ triage = true
 [profile.local]
 max-fail = 10
 )";
-
-enum Rank : int { by_variable, by_profile, by_default, by_built_in };
 
 bool is_flag(const CLI::Option& option) {
   return option.get_items_expected_max() == 0;
@@ -66,6 +62,24 @@ std::vector<std::string> keys_of(const CLI::App& app) {
     if (has_key(*option)) keys.push_back(key_of(*option));
   }
   return keys;
+}
+
+// Returns why the checks of an option refuse a value; empty if they accept it.
+std::string wrong_with_value(const CLI::Option& option, const std::string& text) {
+  // CLI11 gives the checks of an option only one by one, until there is none.
+  auto& checked = const_cast<CLI::Option&>(option);  // NOLINT(cppcoreguidelines-pro-type-const-cast): nothing changes
+  try {
+    for (int i = 0;; ++i) {
+      std::string value = text;
+      const std::string wrong = (*checked.get_validator(i))(value);
+      if (wrong.empty()) continue;
+      const std::vector<std::string> words = words_of_choice(option);
+      if (words.empty()) return wrong;
+      return fmt::format("'{}' is none of {}{}", text, fmt::join(words, ", "), did_you_mean(text, words));
+    }
+  } catch (const CLI::OptionNotFound&) {
+    return "";
+  }
 }
 
 // Throws CommandError (usage).
@@ -158,26 +172,6 @@ bool has_key(const CLI::Option& option) {
   return std::ranges::count(without, key_of(option)) == 0;
 }
 
-std::string wrong_with_value(const CLI::Option& option, const std::string& text) {
-  // CLI11 gives the checks of an option only one by one, until there is none.
-  auto& checked = const_cast<CLI::Option&>(option);  // NOLINT(cppcoreguidelines-pro-type-const-cast): nothing changes
-  for (int i = 0;; ++i) {
-    CLI::Validator* check = nullptr;
-    try {
-      check = checked.get_validator(i);
-    } catch (const CLI::OptionNotFound&) {
-      break;
-    }
-    std::string value = text;
-    if (std::string wrong = (*check)(value); !wrong.empty()) {
-      const std::vector<std::string> words = words_of_choice(option);
-      if (words.empty()) return wrong;
-      return fmt::format("'{}' is none of {}{}", text, fmt::join(words, ", "), did_you_mean(text, words));
-    }
-  }
-  return "";
-}
-
 Configuration::Configuration(const ConfigChoice& choice, const ConfiguredApp& keys, bool for_tests) {
   const auto variable = [](const char* key) { return std::getenv(variable_of(key).c_str()); };
   std::optional<std::filesystem::path> path = choice.file;
@@ -192,11 +186,11 @@ Configuration::Configuration(const ConfigChoice& choice, const ConfiguredApp& ke
     file_ = read_config_file(name_);
     rebase(file_, keys);
   }
-  const OverrideKeys override_keys{
-      .wrong = [&](const std::string& key,
-                   const std::string& value) { return wrong_with_value(*option_of_key(keys, key), value); },
-      .is_option = [&](const std::string& key) { return option_of_key(keys, key) != nullptr; }};
-  for (const ConfigTable& table : file_.overrides) overrides_.push_back(read_override(table, override_keys));
+  const auto wrong = [&](const std::string& key, const std::string& value) {
+    const CLI::Option* const option = option_of_key(keys, key);
+    return option == nullptr ? std::nullopt : std::optional(wrong_with_value(*option, value));
+  };
+  for (const ConfigTable& table : file_.overrides) overrides_.push_back(read_override(table, wrong));
   ConfigFile built_in = parse_config(kBuiltIn, "built-in profile", {});
   check_profiles(file_, keys);
   check_profiles(built_in, keys);
@@ -228,12 +222,12 @@ Configuration::Configuration(const ConfigChoice& choice, const ConfiguredApp& ke
 
   // The first source that sets a key takes precedence.
   add_variables(keys, for_tests);
-  add_profile(file_, profile_, by_profile);
-  add_profile(file_, kDefaultProfile, by_default);
+  add_profile(file_, profile_, SettingSource::profile);
+  add_profile(file_, kDefaultProfile, SettingSource::default_profile);
   for (ConfigTable& profile : built_in.profiles) {
     for (ConfigEntry& entry : profile.entries) entry.place = fmt::format("built-in profile {}", profile.name);
   }
-  add_profile(built_in, profile_, by_built_in);
+  add_profile(built_in, profile_, SettingSource::built_in);
 }
 
 // Throws CommandError (usage).
@@ -254,24 +248,16 @@ void Configuration::add_variables(const ConfiguredApp& keys, bool for_tests) {
     const std::string name = variable_of(key_of(*option));
     const char* const text = std::getenv(name.c_str());
     if (text == nullptr) continue;
-    add(key_of(*option), {.values = values_of_variable(*option, name, text),
-                          .place = name,
-                          .source = SettingSource::variable,
-                          .rank = by_variable});
+    settings_[key_of(*option)] = {.values = values_of_variable(*option, name, text), .place = name};
   }
-  if (!for_tests) return;
-  for (const TestVariable& said : test_variables()) {
-    add(said.key,
-        {.values = {said.value}, .place = said.variable, .source = SettingSource::variable, .rank = by_variable});
-  }
+  if (for_tests) settings_.merge(test_variables());
 }
 
-void Configuration::add_profile(const ConfigFile& file, const std::string& name, int rank) {
-  const SettingSource source = rank == by_built_in ? SettingSource::built_in : SettingSource::file;
+void Configuration::add_profile(const ConfigFile& file, const std::string& name, SettingSource source) {
   for (const ConfigTable& profile : file.profiles) {
     if (profile.name != name) continue;
     for (const ConfigEntry& entry : profile.entries) {
-      add(entry.key, {.values = entry.values, .place = entry.place, .source = source, .rank = rank});
+      settings_.try_emplace(entry.key, OptionSetting{entry.values, entry.place, source});
     }
   }
 }
@@ -285,10 +271,10 @@ void Configuration::apply(ConfiguredApp& command) const {
     if (setting != settings_.end()) wanted.emplace_back(option, setting->second);
   }
   // Of options that exclude each other, the one whose source takes precedence is set.
-  std::ranges::stable_sort(wanted, {}, [](const auto& each) { return each.second.rank; });
+  std::ranges::stable_sort(wanted, {}, [](const auto& each) { return each.second.source; });
   for (auto& [option, setting] : wanted) {
     if (const CLI::Option* rival = rival_of(*option, command)) {
-      const bool both_here = rival->count() == 0 && settings_.at(key_of(*rival)).rank == setting.rank;
+      const bool both_here = rival->count() == 0 && settings_.at(key_of(*rival)).source == setting.source;
       if (!both_here || setting.values == std::vector<std::string>{"false"}) continue;
       refuse_at(setting.place, fmt::format("{} and {} contradict each other", key_of(*option), key_of(*rival)));
     }

@@ -2,14 +2,7 @@
 // (docs/configuration.md). A key is the name of an option of `run`, and all of these options have one.
 #pragma once
 
-#include <filesystem>
-#include <map>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "driver/cli/config/case_overrides.h"
-#include "driver/cli/config/config_file.h"
 #include "driver/cli/option_kinds.h"
 
 namespace cp_pool {
@@ -29,8 +22,6 @@ void add_config_options(CLI::App& command, ConfigChoice& choice);
 std::string key_of(const CLI::Option& option);
 // True if an option has a key. Positional arguments, --help and the options that choose the configuration have none.
 bool has_key(const CLI::Option& option);
-// Returns why the checks of an option refuse a value; empty if they accept it.
-std::string wrong_with_value(const CLI::Option& option, const std::string& text);
 
 class Configuration {
  public:
@@ -51,8 +42,7 @@ class Configuration {
 
  private:
   void add_variables(const ConfiguredApp& keys, bool for_tests);
-  void add_profile(const ConfigFile& file, const std::string& name, int rank);
-  void add(const std::string& key, const OptionSetting& setting) { settings_.try_emplace(key, setting); }
+  void add_profile(const ConfigFile& file, const std::string& name, SettingSource source);
 
   std::string name_;
   std::string profile_;

@@ -3,13 +3,11 @@
 #include <cerrno>
 #include <cstdlib>
 #include <fstream>
-#include <optional>
 #include <system_error>
 
 #include <fmt/format.h>
 
 #include "cases/error_reason.h"
-#include "driver/cli/option_kinds.h"
 #include "driver/core/exit_code.h"
 
 namespace cp_pool {
@@ -27,7 +25,7 @@ std::size_t number_of(const std::string& name, const std::string& text) {
 }
 
 // Reads the shard from the variables with the prefix "TEST" or "GTEST". Throws CommandError (usage).
-std::optional<TestVariable> shard_of(const std::string& prefix) {
+std::optional<OptionSetting> shard_of(const std::string& prefix) {
   const std::string total_name = prefix + "_TOTAL_SHARDS";
   const std::string index_name = prefix + "_SHARD_INDEX";
   const std::string total_text = variable(total_name);
@@ -43,18 +41,18 @@ std::optional<TestVariable> shard_of(const std::string& prefix) {
     throw CommandError(ExitCode::usage,
                        fmt::format("{}: {} is not below {} ({})", index_name, index, total, total_name));
   }
-  return TestVariable{.key = "shard", .value = fmt::format("{}/{}", index + 1, total), .variable = total_name};
+  return OptionSetting{.values = {fmt::format("{}/{}", index + 1, total)}, .place = total_name};
 }
 
 }  // namespace
 
-std::vector<TestVariable> test_variables() {
-  std::vector<TestVariable> out;
+std::map<std::string, OptionSetting> test_variables() {
+  std::map<std::string, OptionSetting> out;
   for (const char* prefix : {"TEST", "GTEST"}) {
-    if (auto shard = shard_of(prefix); shard && out.empty()) out.push_back(*std::move(shard));
+    if (const auto shard = shard_of(prefix)) out.try_emplace("shard", *shard);
   }
   if (const std::string file = variable("XML_OUTPUT_FILE"); !file.empty()) {
-    out.push_back({.key = "junit", .value = file, .variable = "XML_OUTPUT_FILE"});
+    out["junit"] = {.values = {file}, .place = "XML_OUTPUT_FILE"};
   }
   return out;
 }

@@ -2,20 +2,15 @@
 // program (docs/ci.md).
 #pragma once
 
-#include <string>
-#include <vector>
+#include <map>
+
+#include "driver/cli/option_kinds.h"
 
 namespace cp_pool {
 
-struct TestVariable {
-  std::string key;    // the key of the option that the variable sets
-  std::string value;  // the value of that option
-  std::string variable;
-};
-
-// Returns the options that the variables set. TEST_TOTAL_SHARDS and TEST_SHARD_INDEX, or the same with GTEST_, set
-// --shard; XML_OUTPUT_FILE sets --junit. Throws CommandError (usage) for an impossible shard.
-std::vector<TestVariable> test_variables();
+// Returns the options that the variables set, by key. TEST_TOTAL_SHARDS and TEST_SHARD_INDEX set --shard, and so do the
+// same with GTEST_; XML_OUTPUT_FILE sets --junit. Throws CommandError (usage) for an impossible shard.
+std::map<std::string, OptionSetting> test_variables();
 
 // True if the variables ask for a shard.
 bool shard_of_runner();

@@ -1,12 +1,7 @@
 #include <algorithm>
 #include <array>
-#include <filesystem>
-#include <optional>
 #include <ranges>
-#include <string>
 #include <unistd.h>
-#include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -40,24 +35,21 @@ struct NamedRun {
 };
 
 std::string heading(ChangeKind kind, std::size_t count) {
-  static constexpr std::array<std::pair<ChangeKind, std::string_view>, 12> kWords{
-      {{ChangeKind::new_failure, "new failures"},
-       {ChangeKind::fixed, "fixed"},
-       {ChangeKind::still_failing, "failed before, and still do"},
-       {ChangeKind::flaky, "flaky"},
-       {ChangeKind::not_judged, "no longer judged"},
-       {ChangeKind::slower, "slower"},
-       {ChangeKind::faster, "faster"},
-       {ChangeKind::error_grew, "with an error that grew towards its bound"},
-       {ChangeKind::skip_came, "newly skipped"},
-       {ChangeKind::skip_went, "no longer skipped"},
-       {ChangeKind::added, "only in the later run"},
-       {ChangeKind::removed, "only in the earlier run"}}};
-  for (const auto& [known, words] : kWords) {
-    if (known == kind)
-      return kind == ChangeKind::new_failure && count == 1 ? "1 new failure" : fmt::format("{} {}", count, words);
-  }
-  return "";
+  constexpr std::array kWords{"new failures",
+                              "fixed",
+                              "failed before, and still do",
+                              "flaky",
+                              "no longer judged",
+                              "slower",
+                              "faster",
+                              "with an error that grew towards its bound",
+                              "newly skipped",
+                              "no longer skipped",
+                              "only in the later run",
+                              "only in the earlier run"};  // in the order of the kinds
+  static_assert(kWords.size() == kNames<ChangeKind>.size());
+  if (kind == ChangeKind::new_failure && count == 1) return "1 new failure";
+  return fmt::format("{} {}", count, kWords.at(static_cast<std::size_t>(kind)));
 }
 
 std::string outcome_text(std::optional<CaseOutcome> outcome) {

@@ -1,10 +1,3 @@
-#include <chrono>
-#include <map>
-#include <optional>
-#include <string>
-#include <utility>
-#include <variant>
-
 #include <fmt/format.h>
 
 #include "cases/did_you_mean.h"
@@ -12,13 +5,9 @@
 #include "driver/cli/error_reporting.h"
 #include "driver/cli/execution.h"
 #include "driver/cli/history/merged_runs.h"
-#include "driver/cli/output_check.h"
 #include "driver/core/exit_code.h"
 #include "driver/core/ledger.h"
-#include "driver/core/mapped.h"
 #include "driver/log/events_json.h"
-#include "driver/log/run_log.h"
-#include "driver/report/output_file.h"
 
 namespace cp_pool {
 namespace {
@@ -90,6 +79,19 @@ std::vector<Event> only_case(const std::vector<Event>& events, const std::string
   return out;
 }
 
+class ReportCommand : public CommandWith<ReportOptions> {
+ public:
+  explicit ReportCommand(CLI::App& command) {
+    add_positionals(command, "FILE", options.files, "What --events wrote");
+    add_views(command, options.execution);
+    add_flaky(command, options.execution.config);
+    options.whole = true;
+    add_flag(command, "--partial", options.partial,
+             "Accept that shards of the cases are missing; the reports still say which");
+  }
+  int run(const std::string& /*program*/) override { return report_runs(options); }
+};
+
 }  // namespace
 
 int report_runs(const ReportOptions& options) {
@@ -99,18 +101,12 @@ int report_runs(const ReportOptions& options) {
   MergedRuns runs;
   std::map<std::string, std::string> file_of;  // the file of each run, by the time and the text of its first event
   for (const std::string& file : options.files) {
-    RunLog log;
-    const std::optional<std::string> writer = writer_of(file);  // first: the run may end while its file is read
-    log.read(file, "the file", [&](Event event, const std::optional<std::chrono::system_clock::time_point>& at) {
-      if (const auto* header = std::get_if<RunStarted>(&event)) {
-        const std::string start = fmt::format("{} {}", at ? utc_timestamp(*at) : "", event_json(event).dump());
-        const auto [other, added] = file_of.emplace(start, file);
-        if (!added) refuse_run(*header, other->second, file);
-      }
-      runs.take(std::move(event), at);
-    });
-    log.expect_run(file);
-    runs.end_file(writer);
+    const RunLog log = runs.read(file, "the file");
+    for (const LoggedRun& run : log.runs()) {
+      const std::string start = utc_timestamp(run.header.started) + event_json(run.header).dump();
+      const auto [other, added] = file_of.emplace(start, file);
+      if (!added) refuse_run(run.header, other->second, file);
+    }
   }
   ExecutionOptions execution_options = options.execution;
   execution_options.progress = options.execution.verbose;  // of a finished run only failures and summary are shown
@@ -137,23 +133,6 @@ int report_runs(const ReportOptions& options) {
   });
   return runs.unfinished_runs().empty() ? code : first_that_applies(code, ExitCode::failed);
 }
-
-namespace {
-
-class ReportCommand : public CommandWith<ReportOptions> {
- public:
-  explicit ReportCommand(CLI::App& command) {
-    add_positionals(command, "FILE", options.files, "What --events wrote");
-    add_views(command, options.execution);
-    add_flaky(command, options.execution.config);
-    options.whole = true;
-    add_flag(command, "--partial", options.partial,
-             "Accept that shards of the cases are missing; the reports still say which");
-  }
-  int run(const std::string& /*program*/) override { return report_runs(options); }
-};
-
-}  // namespace
 
 Subcommand report_subcommand() {
   return subcommand<ReportCommand>("report", "Write the reports of earlier runs again; several runs become one report",

@@ -1,29 +1,17 @@
 #include "driver/cli/history/earlier_run.h"
 
-#include <algorithm>
-#include <compare>
 #include <limits>
 #include <numeric>
-#include <variant>
 
 #include <fmt/format.h>
 
-#include "cases/case_json.h"
 #include "cases/text_hash.h"
 #include "driver/cli/error_reporting.h"
 #include "driver/core/exit_code.h"
 #include "driver/log/run_log.h"
-#include "driver/report/output_file.h"
 
 namespace cp_pool {
 namespace {
-
-// Keeps the time of the event, if it has one.
-void take_time(const CaseFinished& event, const std::string& device, PerfBaseline& into) {
-  if (!event.perf || event.perf->ms() <= 0) return;
-  into.cases[event.id] = {
-      .ms = event.perf->ms(), .payload = event.payload, .device = device, .graph = event.perf->request.graph};
-}
 
 // Returns why two times cannot be compared: "seqlen_q 2048 there and 64 here".
 std::optional<std::string> difference(const PerfBaseline::Entry& before, const Payload& now, const RunConfig& config) {
@@ -42,6 +30,37 @@ std::optional<std::string> difference(const PerfBaseline::Entry& before, const P
   const bool graph = config.perf && config.perf->graph;
   if (before.graph == graph) return std::nullopt;
   return before.graph ? "--graph there and not here" : "--graph here and not there";
+}
+
+// The outcomes of the cases of one run. A case that ran several times has its worst outcome, and its last duration.
+using OneRun = std::map<CaseTrends::key_type, EarlierRun>;
+
+OneRun cases_of(const RunRecord& record, const RunStarted& header) {
+  OneRun cases;
+  RunLog().read(record.events(), "the record", [&](const Event& event, const auto&) {
+    const auto* finished = std::get_if<CaseFinished>(&event);
+    if (finished == nullptr || !was_reached(finished->outcome)) return;
+    const EarlierRun now{.run = record.id, .outcome = finished->outcome, .duration_ms = finished->duration_ms};
+    const auto [known, is_new] = cases.try_emplace({finished->id, implementation_of(header, *finished)}, now);
+    if (is_new) return;
+    known->second.duration_ms = now.duration_ms;
+    if (went_well(known->second.outcome)) known->second.outcome = now.outcome;
+  });
+  return cases;
+}
+
+bool is_like(const RunStarted& run, const RunStarted& other) {
+  return run.size == other.size && run.device == other.device &&
+         std::ranges::find_first_of(run.implementations, other.implementations) != run.implementations.end();
+}
+
+// Sorts cases, the least first: whether the case went well, and its negative duration.
+using Place = std::pair<bool, double>;
+
+Place place_of(const Item& named, const CaseHistory& history) {
+  const auto known = history.duration_ms.find(named.id);
+  const double ms = known == history.duration_ms.end() ? std::numeric_limits<double>::infinity() : known->second;
+  return {!history.failed.contains(named.id), -ms};
 }
 
 }  // namespace
@@ -108,7 +127,11 @@ PerfBaseline read_perf_baseline(const std::filesystem::path& events_file) {
   RunLog log;
   log.read(events_file, "the baseline", [&](const Event& event, auto) {
     const auto* const finished = std::get_if<CaseFinished>(&event);
-    if (finished != nullptr) take_time(*finished, log.runs().back().header.device, baseline);
+    if (finished == nullptr || !finished->perf || finished->perf->ms() <= 0) return;
+    baseline.cases[finished->id] = {.ms = finished->perf->ms(),
+                                    .payload = finished->payload,
+                                    .device = log.runs().back().header.device,
+                                    .graph = finished->perf->request.graph};
   });
   if (baseline.cases.empty()) {
     throw CommandError(
@@ -160,46 +183,6 @@ void compare_with_baseline(const ExecutionOptions& options, std::vector<Item>& c
   const std::string unjudged = options.config.max_ratio ? left_unjudged(baseline, cases) : "";
   if (!unjudged.empty()) report_warning(unjudged);
 }
-
-namespace {
-
-// The outcomes of the cases of one run. A case that ran several times has its worst outcome, and its last duration.
-using OneRun = std::map<CaseTrends::key_type, EarlierRun>;
-
-OneRun cases_of(const RunRecord& record, const RunStarted& header) {
-  OneRun cases;
-  RunLog().read(record.events(), "the record", [&](const Event& event, const auto&) {
-    const auto* finished = std::get_if<CaseFinished>(&event);
-    if (finished == nullptr || !was_reached(finished->outcome)) return;
-    const EarlierRun now{.run = record.id, .outcome = finished->outcome, .duration_ms = finished->duration_ms};
-    const auto [known, is_new] = cases.try_emplace({finished->id, implementation_of(header, *finished)}, now);
-    if (is_new) return;
-    known->second.duration_ms = now.duration_ms;
-    if (went_well(known->second.outcome)) known->second.outcome = now.outcome;
-  });
-  return cases;
-}
-
-bool is_like(const RunStarted& run, const RunStarted& other) {
-  return run.size == other.size && run.device == other.device &&
-         std::ranges::find_first_of(run.implementations, other.implementations) != run.implementations.end();
-}
-
-// The key that sorts cases, the least first.
-struct Place {
-  bool went_well = true;
-  double negative_ms = 0;
-
-  auto operator<=>(const Place&) const = default;
-};
-
-Place place_of(const Item& named, const CaseHistory& history) {
-  const auto known = history.duration_ms.find(named.id);
-  const double ms = known == history.duration_ms.end() ? std::numeric_limits<double>::infinity() : known->second;
-  return {.went_well = !history.failed.contains(named.id), .negative_ms = -ms};
-}
-
-}  // namespace
 
 CaseTrends read_case_trends(const std::vector<RunRecord>& records, const RunStarted& run, std::string_view before) {
   CaseTrends trends;

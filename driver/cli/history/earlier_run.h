@@ -1,26 +1,13 @@
 // What earlier runs say of the cases of this one: which of them failed (`cp-pool run --rerun-failed EVENTS`,
 // `cp-pool submit --rerun-failed EVENTS`), how long their steps took (`cp-pool run --mode perf --baseline FILE`), the
-// trend of each case in reports, and the order of `cp-pool run --order history` and `history:FILE`.
+// trend of each case in reports, and the order of `cp-pool run --order history` and `history:FILE`. Whatever reads an
+// events file here throws CommandError (bad_input) if the file cannot be read, is no events file, or holds no run.
 #pragma once
 
-#include <cstddef>
-#include <filesystem>
-#include <functional>
-#include <map>
-#include <optional>
-#include <set>
 #include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
-#include "cases/case.h"
-#include "driver/cli/execution_options.h"
 #include "driver/cli/history/run_records.h"
 #include "driver/cli/select/selection.h"
-#include "driver/core/events.h"
-#include "driver/core/run.h"
 
 namespace cp_pool {
 
@@ -41,8 +28,7 @@ struct FailedCases {
   bool unknown_rest = false;
 };
 
-// Reads the events file of the earlier run, and passes each event to `also`. Throws CommandError (bad_input) if the
-// file cannot be read, is no events file, or holds no run.
+// Reads the events file of the earlier run, and passes each event to `also`.
 FailedCases read_failed_cases(const std::filesystem::path& events_file,
                               const std::function<void(const Event&)>& also = nullptr);
 
@@ -62,8 +48,7 @@ struct PerfBaseline {
   std::map<std::string, Entry> cases;  // by case ID; the last run of a case that ran several times
 };
 
-// Reads the events file of the earlier run. Throws CommandError (bad_input) if the file cannot be read, is no events
-// file, or has no times.
+// Reads the events file of the earlier run. Throws CommandError (bad_input) if it has no times, too.
 PerfBaseline read_perf_baseline(const std::filesystem::path& events_file);
 
 // Sets the baseline time of each case that the baseline has. Equal IDs do not imply equal problems: --size small and
@@ -107,14 +92,13 @@ struct CaseHistory {
   std::map<std::string, double> duration_ms;  // by ID, of the last run of the case
 };
 
-// Reads the events file of the earlier run. Throws CommandError (bad_input) if the file cannot be read, is no events
-// file, or holds no run.
+// Reads the events file of the earlier run.
 CaseHistory read_case_history(const std::filesystem::path& events_file);
 // Takes the last run of each of these cases by the same implementation. `implementation` is that of cases which name
 // none themselves.
 CaseHistory case_history(const CaseTrends& trends, std::span<const Item> cases, const std::string& implementation);
 
-// Reads the times of --shard-times. Throws CommandError (bad_input).
+// Reads the times of --shard-times.
 void read_shard_times(SelectionOptions& options);
 
 // Returns the order in which to run cases, as indices: first those that failed, then those without a known duration,

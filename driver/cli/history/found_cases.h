@@ -2,13 +2,6 @@
 // line.
 #pragma once
 
-#include <filesystem>
-#include <optional>
-#include <set>
-#include <string>
-#include <vector>
-
-#include "cases/case.h"
 #include "driver/cli/worker_command.h"
 #include "driver/core/events.h"
 

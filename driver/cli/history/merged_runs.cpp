@@ -1,12 +1,10 @@
 #include "driver/cli/history/merged_runs.h"
 
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <iterator>
 #include <stdexcept>
 #include <tuple>
-#include <type_traits>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -14,6 +12,7 @@
 #include "cases/case_error.h"
 #include "cases/case_json.h"
 #include "driver/cli/select/shard.h"
+#include "driver/report/output_file.h"
 #include "driver/report/text_format.h"
 
 namespace cp_pool {
@@ -160,6 +159,15 @@ std::string missing_of(const Shards& shards, const std::vector<Shards>& others) 
 }
 
 }  // namespace
+
+RunLog MergedRuns::read(const std::filesystem::path& file, std::string_view what) {
+  RunLog log;
+  const std::optional<std::string> writer = writer_of(file);  // asked first, as the run may end while its file is read
+  log.read(file, what, [&](Event event, const auto& at) { take(std::move(event), at); });
+  log.expect_run(file);
+  end_file(writer);
+  return log;
+}
 
 void MergedRuns::take(Event event, std::optional<std::chrono::system_clock::time_point> at) {
   if (const auto* header = std::get_if<RunStarted>(&event)) {

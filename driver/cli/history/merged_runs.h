@@ -2,16 +2,8 @@
 // run that was killed and then rerun elsewhere.
 #pragma once
 
-#include <chrono>
-#include <cstddef>
-#include <map>
-#include <optional>
 #include <set>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "driver/core/events.h"
 #include "driver/core/ledger.h"
 #include "driver/log/run_log.h"
 
@@ -28,6 +20,9 @@ struct ReadRun : LoggedRun {
 
 class MergedRuns {
  public:
+  // Reads the runs of an events file, which `what` names in errors: "the file". Throws CommandError (bad_input).
+  RunLog read(const std::filesystem::path& file, std::string_view what);
+
   // Takes the next event of a file, with the time at which it was written. Events of one run have to come one after the
   // other. Throws std::invalid_argument if the first event is no run_started.
   void take(Event event, std::optional<std::chrono::system_clock::time_point> at);

@@ -1,15 +1,12 @@
 #include "driver/cli/history/run_diff.h"
 
 #include <cmath>
-#include <variant>
 
 #include <fmt/format.h>
 
 #include "driver/cli/history/merged_runs.h"
 #include "driver/core/mapped.h"
-#include "driver/log/run_log.h"
 #include "driver/report/case_text.h"
-#include "driver/report/output_file.h"
 
 namespace cp_pool {
 namespace {
@@ -43,13 +40,11 @@ void add(const CaseFinished& event, ComparedCase& into) {
   into.flaky |= event.flaky;
   if (is_failure(event)) {
     ++into.failed;
-  } else if (failed_as_expected(event)) {
-    ++into.failed_as_expected;
   } else if (event.outcome == CaseOutcome::pass) {
     add_pass(event, into);
   } else if (event.outcome == CaseOutcome::skip) {
     ++into.skipped;
-  } else {
+  } else if (!failed_as_expected(event)) {
     ++into.unjudged;
   }
 }
@@ -235,13 +230,9 @@ ComparedRun compared_run(const std::vector<Event>& events) {
 
 ComparedRun read_compared_run(const std::filesystem::path& events_file) {
   MergedRuns runs;
-  RunLog log;
-  const auto writer = writer_of(events_file);  // asked first, as the run may end while its file is read
-  log.read(events_file, "the run", [&](Event event, const auto& at) { runs.take(std::move(event), at); });
-  log.expect_run(events_file);
-  runs.end_file(writer);
+  const RunLog log = runs.read(events_file, "the run");
   ComparedRun run = compared_run(runs.finish({}));
-  run.cut = writer || !log.runs().back().end;
+  run.cut = !log.runs().back().end;
   return run;
 }
 

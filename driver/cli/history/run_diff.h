@@ -2,15 +2,8 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
 #include <filesystem>
-#include <map>
-#include <optional>
-#include <string>
-#include <vector>
 
-#include "cases/enum_names.h"
-#include "cases/fields.h"
 #include "driver/core/events.h"
 
 namespace cp_pool {
@@ -23,7 +16,6 @@ struct ComparedCase {
   std::size_t failed = 0;
   std::size_t skipped = 0;
   std::size_t unjudged = 0;  // infra, cancelled, not-run
-  std::size_t failed_as_expected = 0;
   // The worst outcome of the runs of the case: a failure is worse than a run without a verdict, then come a skip and a
   // pass. Of equally bad runs the first counts.
   CaseOutcome outcome = CaseOutcome::pass;

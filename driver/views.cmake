@@ -110,16 +110,13 @@ add_library(cp_cli STATIC
   cli/commands/search_command.cpp
   cli/commands/serve_command.cpp
   cli/commands/shell_command.cpp
-  cli/commands/show_command.cpp
   cli/commands/status_command.cpp
-  cli/commands/stop_command.cpp
   cli/commands/submit_command.cpp
   cli/history/earlier_run.cpp
   cli/history/found_cases.cpp
   cli/history/merged_runs.cpp
   cli/history/run_diff.cpp
   cli/history/run_records.cpp
-  cli/select/rerun.cpp
   cli/select/selection.cpp
   cli/select/shard.cpp
   cli/select/submitted_case.cpp
@@ -181,7 +178,6 @@ cp_pool_test(cli_test LABEL unit
     cli/history/merged_runs_test.cpp
     cli/history/run_diff_test.cpp
     cli/history/run_records_test.cpp
-    cli/select/rerun_test.cpp
     cli/select/selection_test.cpp
     cli/select/shard_test.cpp
     cli/select/submitted_case_test.cpp

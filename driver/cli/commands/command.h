@@ -1,11 +1,12 @@
-// The interface of cp-pool's subcommands. Each subcommand has one file, x_command.cpp, that holds all of it;
-// CONTRIBUTING.md says how to add one.
+// The interface of cp-pool's subcommands, and the command line, which asks for one. One file, x_command.cpp, holds all
+// of a subcommand; CONTRIBUTING.md says how to add one.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <vector>
 
-#include "driver/cli/option_kinds.h"
+#include "driver/cli/completion/candidates.h"
 
 namespace cp_pool {
 
@@ -40,6 +41,15 @@ class CommandWith : public Command {
   Options options;
 };
 
+// The text of a command that only prints, such as --help, --version or --man.
+struct PrintText {
+  std::string text;
+};
+class PrintCommand : public CommandWith<PrintText> {
+ public:
+  int run(const std::string& program) override;
+};
+
 struct Subcommand {
   const char* name;
   const char* summary;  // beside its name in cp-pool --help
@@ -63,5 +73,11 @@ Subcommand subcommand(const char* name, const char* summary, const std::string& 
           .add = [](CLI::App& command) -> std::unique_ptr<Command> { return std::make_unique<T>(command); },
           .configured = configured == Configured::yes};
 }
+
+// Returns the subcommand that is asked for, with its options read and checked. Throws CommandError (usage).
+std::unique_ptr<Command> parse_command_line(int argc, const char* const* argv);
+
+// Returns the completions of the last word. `words` are those after `cp-pool`.
+Candidates command_candidates(const std::vector<std::string>& words);
 
 }  // namespace cp_pool

@@ -1,5 +1,3 @@
-#include "driver/cli/commands/command_line.h"
-
 #include <algorithm>
 #include <unistd.h>
 #include <utility>
@@ -8,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "cases/did_you_mean.h"
+#include "driver/cli/commands/command.h"
 #include "driver/cli/config/configuration.h"
 #include "driver/cli/configured_app.h"
 #include "driver/cli/man_page.h"
@@ -194,18 +193,8 @@ std::string with_exit_codes(const std::string& help) {
   return help + '\n' + exit_code_help();
 }
 
-}  // namespace
-
-int PrintCommand::run(const std::string& /*program*/) {
-  write_all(STDOUT_FILENO, options.text, "stdout");
-  return to_int(ExitCode::ok);
-}
-
-Candidates command_candidates(const std::vector<std::string>& words) {
-  const Parser parser;
-  return candidates(parser.app, words);
-}
-
+// Returns what --help of the subcommand `name` prints, or of cp-pool itself if `name` is empty. Throws CommandError
+// (usage).
 std::string command_help(const std::string& name) {
   const Parser parser;
   if (name.empty()) return with_exit_codes(parser.app.help());
@@ -214,8 +203,6 @@ std::string command_help(const std::string& name) {
   }
   parser.refuse_command(name);
 }
-
-namespace {
 
 constexpr const char* kHelpFooter =
     "Examples:\n"
@@ -233,6 +220,16 @@ class HelpCommand : public PrintCommand {
 };
 
 }  // namespace
+
+int PrintCommand::run(const std::string& /*program*/) {
+  write_all(STDOUT_FILENO, options.text, "stdout");
+  return to_int(ExitCode::ok);
+}
+
+Candidates command_candidates(const std::vector<std::string>& words) {
+  const Parser parser;
+  return candidates(parser.app, words);
+}
 
 Subcommand help_subcommand() {
   return subcommand<HelpCommand>("help", "Print the help of a command", kHelpFooter);

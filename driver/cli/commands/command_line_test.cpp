@@ -1,11 +1,10 @@
-#include "driver/cli/commands/command_line.h"
-
 #include <cctype>
 #include <sstream>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "driver/cli/commands/command.h"
 #include "driver/cli/commands/command_options.h"
 #include "driver/cli/testing/parsed_command_line.h"
 

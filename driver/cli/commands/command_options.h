@@ -1,13 +1,6 @@
 // The options of commands that other commands, or tests, read.
 #pragma once
 
-#include <chrono>
-#include <cstdint>
-#include <filesystem>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "driver/cli/commands/command.h"
 #include "driver/cli/config/case_overrides.h"
 #include "driver/cli/execution_options.h"

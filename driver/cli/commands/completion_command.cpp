@@ -3,14 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <ranges>
-#include <string>
-#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "driver/cli/commands/command_line.h"
+#include "driver/cli/commands/command.h"
 
 namespace cp_pool {
 namespace {

@@ -1,6 +1,3 @@
-#include <algorithm>
-#include <chrono>
-#include <string>
 #include <unistd.h>
 
 #include <fmt/format.h>

@@ -2,7 +2,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "driver/cli/commands/command_line.h"
+#include "driver/cli/commands/command.h"
 #include "driver/cli/error_reporting.h"
 
 namespace {

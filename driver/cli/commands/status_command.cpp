@@ -1,4 +1,4 @@
-#include <string>
+// `cp-pool status` and `cp-pool stop`: what a service is asked from outside.
 #include <unistd.h>
 
 #include <fmt/format.h>
@@ -22,6 +22,11 @@ constexpr const char* kStatusFooter =
     "Examples:\n"
     "  cp-pool status                                 pools, devices, clients and what runs now\n"
     "  cp-pool status --json | jq '.pools[] | select(.state == \"busy\")'\n";
+
+constexpr const char* kStopFooter =
+    "Examples:\n"
+    "  cp-pool stop                                   running cases end, waiting ones are not run\n"
+    "  cp-pool stop --name nightly\n";
 
 std::string seconds(double ms) {
   return fmt::format("{:.1f} s", ms / 1000);
@@ -76,10 +81,30 @@ class StatusCommand : public Command {
   bool json_ = false;
 };
 
+class StopCommand : public Command {
+ public:
+  explicit StopCommand(CLI::App& command) { add_service_name(command, name_, "Name of the service"); }
+
+  int run(const std::string& /*program*/) override {
+    with_service(name_, "cp-pool stop", [this](service::ServiceConnection& connection) {
+      connection.stop();
+      write_all(STDOUT_FILENO, fmt::format("service '{}' (process {}) has ended\n", name_, connection.pid()), "stdout");
+    });
+    return to_int(ExitCode::ok);
+  }
+
+ private:
+  std::string name_ = service::kDefaultName;
+};
+
 }  // namespace
 
 Subcommand status_subcommand() {
   return subcommand<StatusCommand>("status", "Show what a service is doing", kStatusFooter);
+}
+
+Subcommand stop_subcommand() {
+  return subcommand<StopCommand>("stop", "End a service", kStopFooter);
 }
 
 }  // namespace cp_pool

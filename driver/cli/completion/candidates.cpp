@@ -12,7 +12,6 @@
 
 #include "cases/case_json.h"
 #include "driver/cli/history/run_records.h"
-#include "driver/cli/option_kinds.h"
 #include "driver/cli/program_paths.h"
 #include "driver/cli/select/selection.h"
 

@@ -1,12 +1,7 @@
 // The completions of a command line of cp-pool: from the options of its commands, the shipped matrices and their cases.
 #pragma once
 
-#include <string>
-#include <vector>
-
-namespace CLI {  // NOLINT(readability-identifier-naming): of CLI11
-class App;
-}
+#include "driver/cli/option_kinds.h"
 
 namespace cp_pool {
 

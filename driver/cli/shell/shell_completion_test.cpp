@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "cases/testing/temporary_folder.h"
-#include "driver/cli/commands/command_line.h"
+#include "driver/cli/commands/command.h"
 
 namespace cp_pool {
 namespace {

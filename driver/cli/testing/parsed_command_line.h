@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "driver/cli/commands/command_line.h"
+#include "driver/cli/commands/command.h"
 #include "driver/cli/shell_words.h"
 #include "driver/testing/command_error.h"
 

@@ -1,8 +1,5 @@
 #include "driver/cli/device.h"
 
-#include <algorithm>
-#include <cstdlib>
-
 #include <fmt/format.h>
 
 #include "driver/cli/option_kinds.h"
@@ -28,10 +25,6 @@ int count_gpus(const std::filesystem::path& dev, const char* visible) {
   return std::min(count, static_cast<int>(protocol::visible_gpus(visible).size()));
 }
 
-int gpus_of_machine() {
-  return count_gpus("/dev", std::getenv("CUDA_VISIBLE_DEVICES"));
-}
-
 DeviceChoice choose_device(const std::string& requested, int gpus, bool built_for_gpus) {
   if (requested != "auto") return {.device = requested};
   if (gpus == 0 || built_for_gpus) return {.device = gpus > 0 ? "cuda" : "cpu"};
@@ -42,7 +35,7 @@ DeviceChoice choose_device(const std::string& requested, int gpus, bool built_fo
 }
 
 DeviceChoice choose_device(const std::string& requested, bool shipped) {
-  return choose_device(requested, gpus_of_machine(), !shipped || built_for_gpus());
+  return choose_device(requested, count_gpus(), !shipped || built_for_gpus());
 }
 
 int ranks_to_try(const std::string& device, int gpus) {
@@ -87,6 +80,11 @@ std::vector<std::string> visible_gpu_names(const std::filesystem::path& dev, con
   for (int gpu = 0; visible == nullptr && gpu < count; ++gpu) out.push_back(std::to_string(gpu));
   out.resize(static_cast<std::size_t>(count));
   return out;
+}
+
+std::vector<std::string> gpus_of_list(const std::string& list) {
+  std::vector<std::string> shown = visible_gpu_names("/dev", std::getenv("CUDA_VISIBLE_DEVICES"));
+  return list.empty() ? shown : chosen_gpus(*parse_gpu_list(list), shown);
 }
 
 std::vector<std::string> chosen_gpus(const std::vector<int>& list, const std::vector<std::string>& shown) {

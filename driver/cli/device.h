@@ -2,11 +2,7 @@
 // this machine shows.
 #pragma once
 
-#include <filesystem>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
+#include <cstdlib>
 
 #include "driver/core/run.h"
 
@@ -14,10 +10,7 @@ namespace cp_pool {
 
 // Returns the number of NVIDIA GPUs that CUDA would show: the device files under `dev` that CUDA_VISIBLE_DEVICES
 // allows. `visible` is the value of that variable, nullptr if it is unset.
-int count_gpus(const std::filesystem::path& dev, const char* visible);
-
-// The same for /dev and the variable of this process.
-int gpus_of_machine();
+int count_gpus(const std::filesystem::path& dev = "/dev", const char* visible = std::getenv("CUDA_VISIBLE_DEVICES"));
 
 struct DeviceChoice {
   std::string device;        // cpu or cuda
@@ -31,9 +24,9 @@ DeviceChoice choose_device(const std::string& requested, int gpus, bool built_fo
 
 // Returns how many ranks try out a worker on this device (cpu or cuda): two, which is enough for everything that takes
 // several ranks, or one on a machine with a single GPU. `gpus` is the number of GPUs of the machine, here and below.
-int ranks_to_try(const std::string& device, int gpus = gpus_of_machine());
+int ranks_to_try(const std::string& device, int gpus = count_gpus());
 // Returns the number of GPUs of the run if ranks of a case of `most_ranks` will share them, else 0.
-int gpus_to_share(const RunConfig& config, int most_ranks, int gpus = gpus_of_machine());
+int gpus_to_share(const RunConfig& config, int most_ranks, int gpus = count_gpus());
 
 // True if the worker beside this program was built for GPUs, which means that its CUDA library is there.
 bool built_for_gpus();
@@ -43,6 +36,10 @@ inline constexpr const char* kBuildForGpus = "tools/build release cuda_part";
 // Reads a list such as "0-3,6". Returns its numbers in its order; nullopt if it is no such list or names a number
 // twice.
 std::optional<std::vector<int>> parse_gpu_list(std::string_view text);
+
+// Returns the names of the GPUs of this machine that --gpus LIST chooses: all that are visible if it is empty. Throws
+// CommandError (usage).
+std::vector<std::string> gpus_of_list(const std::string& list);
 
 // Returns why a value of --gpus is refused, for the user; empty if it is valid.
 std::string wrong_with_gpus(const std::string& text);

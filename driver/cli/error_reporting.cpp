@@ -10,6 +10,7 @@
 #include "cases/error_reason.h"
 #include "driver/core/exit_code.h"
 #include "driver/report/output_file.h"
+#include "driver/service/socket.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
@@ -55,6 +56,8 @@ int report_errors_of(const std::function<int()>& command) {
     return fail(ExitCode::bad_input, e.what());
   } catch (const OutputError& e) {
     return fail(ExitCode::cannot_write, e.what());
+  } catch (const service::SocketError& e) {
+    return fail(ExitCode::infra, e.what());
   } catch (const std::system_error& e) {
     // The machine or one of its limits has refused a resource. Only the error's number counts, as Asio's errors have a
     // category of their own.

@@ -11,110 +11,86 @@
 namespace cp_pool {
 namespace {
 
-constexpr std::array kVariables{
+constexpr auto kVariables = std::to_array<EnvironmentVariable>({
     // Variables that the user may set.
-    EnvironmentVariable{"CP_POOL_PLAN_STORE",
-                        "The folder in which GPU ranks keep the plans that cuDNN has built, or off. Default: "
-                        "$XDG_CACHE_HOME/cp-pool/cudnn-plans, else ~/.cache/cp-pool/cudnn-plans."},
-    EnvironmentVariable{"CP_POOL_PEER_COPIES",
-                        "off: GPU ranks do not write into each other's memory; NCCL carries everything, and ranks "
-                        "cannot share a GPU. NCCL_P2P_DISABLE=1 has only the first of these effects."},
-    EnvironmentVariable{"CP_POOL_HIDE_GPUS", "off: a GPU rank sees all GPUs of the machine, not its own alone."},
-    EnvironmentVariable{"CP_POOL_INJECT",
-                        "Faults for the ranks of a worker, separated by spaces, each as cp-pool-worker --inject takes "
-                        "it: KIND@RANK:PHASE[:CASE]."},
-    EnvironmentVariable{"CP_POOL_CALLS",
-                        "Modules, separated by colons, that are imported once for all ranks of calls, before these are "
-                        "forked."},
-    EnvironmentVariable{
-        "CP_POOL_DEBUG_STREAM_DELAYS",
-        "SEED or SEED:MICROSECONDS: random delays on the streams of GPU ranks, which show a missing wait."},
-    EnvironmentVariable{"CP_POOL_PYTHON", "The Python that tools/setup takes instead of /usr/bin/python3."},
-    EnvironmentVariable{
-        "CP_POOL_OPT_",
-        "Followed by the name of an option of run: its value if the command line does not give the option. "
-        "CP_POOL_OPT_START_TIMEOUT is --start-timeout; a list has one value on each line; a flag is 1 or 0."},
-    EnvironmentVariable{
-        "GTEST_TOTAL_SHARDS",
-        "cp-pool run: the number of shards; GTEST_SHARD_INDEX says which --shard to run, counted from 0."},
-    EnvironmentVariable{
-        "TEST_TOTAL_SHARDS",
-        "The same with TEST_SHARD_INDEX, as Bazel sets them. The file TEST_SHARD_STATUS_FILE is created."},
-    EnvironmentVariable{"XML_OUTPUT_FILE", "cp-pool run: the file of --junit, as Bazel sets it."},
-    EnvironmentVariable{"TESTBRIDGE_TEST_ONLY",
-                        "cp-pool run: an expression as for -k, in addition to it; bazel test --test_filter sets it."},
-    EnvironmentVariable{"CUDA_VISIBLE_DEVICES", "The GPUs that may be used, as for every CUDA program."},
-    EnvironmentVariable{"OMP_NUM_THREADS",
-                        "Threads of a rank on the CPU; without it, their number depends on the size of the problem."},
-    EnvironmentVariable{
-        "OMP_WAIT_POLICY",
-        "active: threads of a rank spin while they wait. Without it they sleep, because they would take "
-        "the cores from the other ranks."},
-    EnvironmentVariable{"GLOO_SOCKET_IFNAME",
-                        "The network interface over which CPU ranks exchange; default: loopback, and over several "
-                        "hosts that on which they reach cp-pool."},
-    EnvironmentVariable{"NCCL_SOCKET_IFNAME", "The same for GPU ranks on several hosts."},
-    EnvironmentVariable{"SLURM_JOB_NODELIST",
-                        "The hosts for --launcher, as Slurm sets them; their slots are in SLURM_TASKS_PER_NODE, "
-                        "SLURM_JOB_CPUS_PER_NODE or, for GPUs, SLURM_GPUS_ON_NODE."},
-    EnvironmentVariable{"OMPI_MCA_orte_default_hostfile",
-                        "The file of hosts, NAME slots=N on a line, for --launcher mpirun."},
-    EnvironmentVariable{"NO_COLOR", "Anything but empty: no colours on the terminal."},
-    EnvironmentVariable{"TERM", "dumb: no live line and no colours."},
-    EnvironmentVariable{"XDG_CACHE_HOME", "Where caches are kept instead of ~/.cache."},
-    EnvironmentVariable{"XDG_RUNTIME_DIR",
-                        "Where cp-pool serve has its socket, in cp-pool/NAME.sock; without it, in /tmp/cp-pool-UID."},
-    EnvironmentVariable{"LISTEN_FDS",
-                        "Set by systemd with LISTEN_PID: cp-pool serve takes the socket that it was given."},
-    EnvironmentVariable{
-        "XDG_STATE_HOME",
-        "Where cp-pool run keeps its records, cp-pool search what it finds, and cp-pool shell its history, instead of "
-        "~/.local/state."},
+    {"CP_POOL_PLAN_STORE",
+     "The folder in which GPU ranks keep the plans that cuDNN has built, or off. Default: "
+     "$XDG_CACHE_HOME/cp-pool/cudnn-plans, else ~/.cache/cp-pool/cudnn-plans."},
+    {"CP_POOL_PEER_COPIES",
+     "off: GPU ranks do not write into each other's memory; NCCL carries everything, and ranks cannot share a GPU. "
+     "NCCL_P2P_DISABLE=1 has only the first of these effects."},
+    {"CP_POOL_HIDE_GPUS", "off: a GPU rank sees all GPUs of the machine, not its own alone."},
+    {"CP_POOL_INJECT",
+     "Faults for the ranks of a worker, separated by spaces, each as cp-pool-worker --inject takes it: "
+     "KIND@RANK:PHASE[:CASE]."},
+    {"CP_POOL_CALLS",
+     "Modules, separated by colons, that are imported once for all ranks of calls, before these are forked."},
+    {"CP_POOL_DEBUG_STREAM_DELAYS",
+     "SEED or SEED:MICROSECONDS: random delays on the streams of GPU ranks, which show a missing wait."},
+    {"CP_POOL_PYTHON", "The Python that tools/setup takes instead of /usr/bin/python3."},
+    {"CP_POOL_OPT_",
+     "Followed by the name of an option of run: its value if the command line does not give the option. "
+     "CP_POOL_OPT_START_TIMEOUT is --start-timeout; a list has one value on each line; a flag is 1 or 0."},
+    {"GTEST_TOTAL_SHARDS",
+     "cp-pool run: the number of shards; GTEST_SHARD_INDEX says which --shard to run, counted from 0."},
+    {"TEST_TOTAL_SHARDS",
+     "The same with TEST_SHARD_INDEX, as Bazel sets them. The file TEST_SHARD_STATUS_FILE is created."},
+    {"XML_OUTPUT_FILE", "cp-pool run: the file of --junit, as Bazel sets it."},
+    {"TESTBRIDGE_TEST_ONLY",
+     "cp-pool run: an expression as for -k, in addition to it; bazel test --test_filter sets it."},
+    {"CUDA_VISIBLE_DEVICES", "The GPUs that may be used, as for every CUDA program."},
+    {"OMP_NUM_THREADS", "Threads of a rank on the CPU; without it, their number depends on the size of the problem."},
+    {"OMP_WAIT_POLICY",
+     "active: threads of a rank spin while they wait. Without it they sleep, because they would take the cores from "
+     "the other ranks."},
+    {"GLOO_SOCKET_IFNAME",
+     "The network interface over which CPU ranks exchange; default: loopback, and over several hosts that on which "
+     "they reach cp-pool."},
+    {"NCCL_SOCKET_IFNAME", "The same for GPU ranks on several hosts."},
+    {"SLURM_JOB_NODELIST",
+     "The hosts for --launcher, as Slurm sets them; their slots are in SLURM_TASKS_PER_NODE, SLURM_JOB_CPUS_PER_NODE "
+     "or, for GPUs, SLURM_GPUS_ON_NODE."},
+    {"OMPI_MCA_orte_default_hostfile", "The file of hosts, NAME slots=N on a line, for --launcher mpirun."},
+    {"NO_COLOR", "Anything but empty: no colours on the terminal."},
+    {"TERM", "dumb: no live line and no colours."},
+    {"XDG_CACHE_HOME", "Where caches are kept instead of ~/.cache."},
+    {"XDG_RUNTIME_DIR", "Where cp-pool serve has its socket, in cp-pool/NAME.sock; without it, in /tmp/cp-pool-UID."},
+    {"LISTEN_FDS", "Set by systemd with LISTEN_PID: cp-pool serve takes the socket that it was given."},
+    {"XDG_STATE_HOME",
+     "Where cp-pool run keeps its records, cp-pool search what it finds, and cp-pool shell its history, instead of "
+     "~/.local/state."},
     // Variables that cp-pool sets for every rank (docs/protocol.md).
-    EnvironmentVariable{"CP_POOL_PROTOCOL", "Set for a rank: the protocol versions that cp-pool speaks, MIN..MAX."},
-    EnvironmentVariable{"CP_POOL_DEVICE", "Set for a rank: cpu or cuda."},
-    EnvironmentVariable{"CP_POOL_SHARE_GPUS",
-                        "Set for a rank: on or off, whether ranks may share a GPU (--share-gpus)."},
-    EnvironmentVariable{"CP_POOL_START_TIMEOUT_MS",
-                        "Set for a rank: how long its pool has until it is ready (--start-timeout)."},
-    EnvironmentVariable{"CP_POOL_MASTER_FD",
-                        "Set for rank 0: the number of an inherited socket that listens on MASTER_PORT."},
-    EnvironmentVariable{"CP_POOL_TAG", "Set for a rank: the name of its pool, by which cp-pool finds its processes."},
-    EnvironmentVariable{"CP_POOL_LIFELINE",
-                        "Set for a rank that a launcher starts: where it reaches cp-pool, HOST:PORT,.. in the order in "
-                        "which it tries them. A rank that loses cp-pool ends itself with exit code 75."},
-    EnvironmentVariable{"CP_POOL_LIFELINE_TOKEN",
-                        "Set for a rank: the secret of its pool, by which cp-pool and rank 0 recognise the ranks."},
+    {"CP_POOL_PROTOCOL", "Set for a rank: the protocol versions that cp-pool speaks, MIN..MAX."},
+    {"CP_POOL_DEVICE", "Set for a rank: cpu or cuda."},
+    {"CP_POOL_SHARE_GPUS", "Set for a rank: on or off, whether ranks may share a GPU (--share-gpus)."},
+    {"CP_POOL_START_TIMEOUT_MS", "Set for a rank: how long its pool has until it is ready (--start-timeout)."},
+    {"CP_POOL_MASTER_FD", "Set for rank 0: the number of an inherited socket that listens on MASTER_PORT."},
+    {"CP_POOL_TAG", "Set for a rank: the name of its pool, by which cp-pool finds its processes."},
+    {"CP_POOL_LIFELINE",
+     "Set for a rank that a launcher starts: where it reaches cp-pool, HOST:PORT,.. in the order in which it tries "
+     "them. A rank that loses cp-pool ends itself with exit code 75."},
+    {"CP_POOL_LIFELINE_TOKEN",
+     "Set for a rank: the secret of its pool, by which cp-pool and rank 0 recognise the ranks."},
     // Variables that the tests read.
-    EnvironmentVariable{"CP_POOL_REQUIRE_GPU",
-                        "Tests of GPUs: how many GPUs there have to be; with fewer the tests fail."},
-    EnvironmentVariable{"CP_POOL_GPU_TEST_SECONDS", "tools/gpu_tests: how long one program may take."},
-    EnvironmentVariable{"CP_POOL_GPU_TEST_JOBS", "tools/gpu_tests: how many programs run at a time."},
-    EnvironmentVariable{"CP_POOL_FAULT_TABLE", "Test of faults: whole runs all combinations instead of some of them."},
-    EnvironmentVariable{"CP_POOL_PROPERTY_CASES", "Property test: how many random cases."},
-    EnvironmentVariable{"CP_POOL_PROPERTY_SEED", "Property test: which random cases."},
-    EnvironmentVariable{"CP_POOL_DIAGNOSIS_CASES",
-                        "Property test of the mask that a diagnosis sees: how many random cases."},
-    EnvironmentVariable{"CP_POOL_DIAGNOSES", "Test of diagnosed mutants: the file that it writes its answers to."},
-    EnvironmentVariable{"CP_POOL_WRONG", "The mistake that the deliberately wrong adapter of tests/diagnosis makes."},
-    EnvironmentVariable{"CP_POOL_SOAK_CASES", "Soak test: how many cases."},
-    EnvironmentVariable{"CP_POOL_SOAK_SEED", "Soak test: which cases and faults."},
-};
+    {"CP_POOL_REQUIRE_GPU", "Tests of GPUs: how many GPUs there have to be; with fewer the tests fail."},
+    {"CP_POOL_GPU_TEST_SECONDS", "tools/gpu_tests: how long one program may take."},
+    {"CP_POOL_GPU_TEST_JOBS", "tools/gpu_tests: how many programs run at a time."},
+    {"CP_POOL_FAULT_TABLE", "Test of faults: whole runs all combinations instead of some of them."},
+    {"CP_POOL_PROPERTY_CASES", "Property test: how many random cases."},
+    {"CP_POOL_PROPERTY_SEED", "Property test: which random cases."},
+    {"CP_POOL_DIAGNOSIS_CASES", "Property test of the mask that a diagnosis sees: how many random cases."},
+    {"CP_POOL_DIAGNOSES", "Test of diagnosed mutants: the file that it writes its answers to."},
+    {"CP_POOL_WRONG", "The mistake that the deliberately wrong adapter of tests/diagnosis makes."},
+    {"CP_POOL_SOAK_CASES", "Soak test: how many cases."},
+    {"CP_POOL_SOAK_SEED", "Soak test: which cases and faults."},
+});
 
 // Returns a line of text as roff takes it: backslashes and hyphens are literal, and roff reads no line as a request.
 std::string escape(const std::string& text) {
   std::string out;
   if (!text.empty() && (text.front() == '.' || text.front() == '\'')) out = "\\&";
   for (const char c : text) {
-    if (c == '\\') {
-      out += "\\e";
-    } else if (c == '-') {
-      out += "\\-";
-    } else if (c == '\'') {
-      out += "\\(aq";
-    } else {
-      out += c;
-    }
+    out += c == '\\' ? "\\e" : c == '-' ? "\\-" : c == '\'' ? "\\(aq" : std::string(1, c);
   }
   return out;
 }

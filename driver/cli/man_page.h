@@ -3,12 +3,8 @@
 #pragma once
 
 #include <span>
-#include <string>
-#include <string_view>
 
-namespace CLI {  // NOLINT(readability-identifier-naming): of CLI11
-class App;
-}
+#include "driver/cli/option_kinds.h"
 
 namespace cp_pool {
 

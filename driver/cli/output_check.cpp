@@ -1,15 +1,12 @@
 #include "driver/cli/output_check.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <fstream>
 #include <sys/stat.h>
 #include <system_error>
-#include <utility>
 
 #include <fmt/format.h>
 
-#include "driver/cli/worker_command.h"
 #include "driver/core/exit_code.h"
 #include "driver/report/output_file.h"
 #include "driver/report/reports.h"

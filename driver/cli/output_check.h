@@ -2,12 +2,7 @@
 // programs.
 #pragma once
 
-#include <filesystem>
-#include <optional>
-#include <string>
-#include <string_view>
 #include <sys/types.h>
-#include <vector>
 
 #include "driver/cli/execution_options.h"
 #include "driver/log/run_report.h"

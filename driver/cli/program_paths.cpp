@@ -11,15 +11,9 @@
 #include "driver/core/exit_code.h"
 
 namespace cp_pool {
+namespace {
 
-std::filesystem::path program_path() {
-  return std::filesystem::read_symlink("/proc/self/exe");
-}
-
-std::filesystem::path default_worker() {
-  return program_path().parent_path() / "cp-pool-worker";
-}
-
+// The existing folders of shipped matrices: of the installation, then of the sources that the program was built from.
 std::vector<std::filesystem::path> matrix_folders() {
   std::vector<std::filesystem::path> folders;
   for (const std::filesystem::path& folder : {program_path().parent_path().parent_path() / "share/cp-pool/matrices",
@@ -28,6 +22,16 @@ std::vector<std::filesystem::path> matrix_folders() {
     if (std::filesystem::is_directory(folder, ignored)) folders.push_back(folder);
   }
   return folders;
+}
+
+}  // namespace
+
+std::filesystem::path program_path() {
+  return std::filesystem::read_symlink("/proc/self/exe");
+}
+
+std::filesystem::path default_worker() {
+  return program_path().parent_path() / "cp-pool-worker";
 }
 
 std::vector<std::string> shipped_matrices() {

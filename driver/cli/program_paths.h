@@ -15,10 +15,6 @@ std::filesystem::path program_path();
 // Returns the path of cp-pool-worker beside the program.
 std::filesystem::path default_worker();
 
-// Returns the existing folders of shipped matrices, in the order of search: share/cp-pool/matrices of the installation,
-// then the source tree that the program was built from.
-std::vector<std::filesystem::path> matrix_folders();
-
 // Returns the file of a matrix argument, which is a path if it holds a '/' or ends in .json, and the name of a shipped
 // matrix otherwise. Throws CommandError (bad_input) that lists the shipped names.
 std::filesystem::path find_matrix(const std::string& name_or_file);

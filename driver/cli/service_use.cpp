@@ -1,12 +1,9 @@
 #include "driver/cli/service_use.h"
 
-#include <utility>
-
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "driver/cli/error_reporting.h"
-#include "driver/cli/option_kinds.h"
 #include "driver/core/exit_code.h"
 #include "driver/service/service_client.h"
 #include "driver/service/socket.h"
@@ -20,6 +17,13 @@ void add_when_lost(CLI::App& command, ServiceOptions& options) {
   add_choice(
       command, "--service-lost", "WHAT", {"infra", "local"}, options.when_lost,
       "What happens to cases when the service is lost: they end as infra, or run on pools of this command (local)");
+}
+
+TakeText take_service(ServiceOptions& options) {
+  return [&options](const std::string& name) {
+    options.wanted = true;
+    options.name = name;
+  };
 }
 
 // True if the command has the option. A shell runs one case at a time and lacks some options of a run.
@@ -65,7 +69,7 @@ std::optional<ServiceConnection> open_service(const ServiceOptions& options, con
     report_notice(fmt::format("on service '{}' (process {})", options.name, connection->pid()));
     return connection;
   } catch (const service::SocketError& error) {
-    if (options.wanted) throw CommandError(ExitCode::infra, error.what());
+    if (options.wanted) throw;
     report_warning(fmt::format("this run does not use a service: {}", error.what()));
   }
   return std::nullopt;
@@ -79,22 +83,14 @@ void add_service_name(CLI::App& command, std::string& name, const std::string& h
 
 void with_service(const std::string& name, const std::string& client,
                   const std::function<void(ServiceConnection&)>& use) {
-  try {
-    std::optional<ServiceConnection> connection = ServiceConnection::find(name, client);
-    if (!connection) throw CommandError(ExitCode::infra, fmt::format("service '{}' is not running", name));
-    use(*connection);
-  } catch (const service::SocketError& error) {
-    throw CommandError(ExitCode::infra, error.what());
-  }
+  std::optional<ServiceConnection> connection = ServiceConnection::find(name, client);
+  if (!connection) throw CommandError(ExitCode::infra, fmt::format("service '{}' is not running", name));
+  use(*connection);
 }
 
 void add_service_of_submit(CLI::App& command, ServiceOptions& options) {
   options.unasked = true;
-  add_text(command, "--service", "NAME",
-           [&options](const std::string& name) {
-             options.wanted = true;
-             options.name = name;
-           },
+  add_text(command, "--service", "NAME", take_service(options),
            "Run on this service, which has to be running (cp-pool serve). Without it: on 'default' if that is running",
            {.check = service::wrong_with_name});
   add_flag(command, "--no-service", options.refused, "Run on pools of this command, even if a service is running");
@@ -102,11 +98,7 @@ void add_service_of_submit(CLI::App& command, ServiceOptions& options) {
 }
 
 void add_service_of_run(CLI::App& command, ServiceOptions& options) {
-  add_text_or_nothing(command, "--service", "[NAME]",
-                      [&options](const std::string& name) {
-                        options.wanted = true;
-                        options.name = name;
-                      },
+  add_text_or_nothing(command, "--service", "[NAME]", take_service(options),
                       "Run on the warm pools of a running service (cp-pool serve)",
                       {.check = service::wrong_with_name, .default_text = service::kDefaultName});
   add_when_lost(command, options);

@@ -1,12 +1,7 @@
 // Decides whether a command runs its cases on a service, and on which.
 #pragma once
 
-#include <functional>
-#include <string>
-#include <vector>
-
 #include "driver/cli/execution_options.h"
-#include "driver/core/run.h"
 
 namespace cp_pool::service {
 class ServiceConnection;
@@ -25,7 +20,7 @@ struct ServiceOptions {
 
 // Adds --name, for the commands about a service.
 void add_service_name(CLI::App& command, std::string& name, const std::string& help);
-// Calls `use` with a service. Throws CommandError (infra) if the service is not there or cannot be used.
+// Calls `use` with a service. Throws CommandError (infra) if the service is not there, or service::SocketError.
 void with_service(const std::string& name, const std::string& client,
                   const std::function<void(service::ServiceConnection&)>& use);
 
@@ -38,7 +33,7 @@ void fill_service(const CLI::App& command, const ExecutionOptions& execution, Se
 
 // Like the functions of driver/core/run.h, on pools of this process or on a service. They print on stderr which service
 // it is, or why one that is there is not used. `client` is the name of this process in the status of the service. They
-// throw CommandError (infra) if a service is wanted, and none is there or it refuses.
+// throw CommandError (infra) if a service is wanted and none is there, and service::SocketError if it refuses.
 RunResult run_cases(const ServiceOptions& options, const std::string& client, const std::vector<Item>& cases,
                     const RunConfig& config, const RunStarted& header, EventSink& sink);
 RunResult run_stream(const ServiceOptions& options, const std::string& client, int fd, const ReadCase& read_case,

@@ -3,7 +3,10 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "driver/cli/option_kinds.h"
+#include "driver/core/mapped.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
@@ -36,26 +39,13 @@ std::string quoted(const std::string& word) {
     const std::string after(end, word.end());
     return (before.empty() ? "" : quoted(before)) + spelled({hidden, end}) + (after.empty() ? "" : quoted(after));
   }
-  std::string out = "'";
-  for (const char c : word) {
-    if (c == '\'') {
-      out += R"('\'')";
-    } else {
-      out += c;
-    }
-  }
-  return out + "'";
+  return fmt::format("'{}'", fmt::join(split(word, '\''), R"('\'')"));
 }
 
 }  // namespace
 
 std::string shell_line(const std::vector<std::string>& words) {
-  std::string line;
-  for (const std::string& word : words) {
-    if (!line.empty()) line += ' ';
-    line += quoted(word);
-  }
-  return line;
+  return fmt::format("{}", fmt::join(mapped(words, quoted), " "));
 }
 
 std::optional<std::vector<std::string>> split_words(std::string_view line) {

@@ -1,14 +1,10 @@
 #include "driver/cli/status_requests.h"
 
-#include <array>
 #include <cerrno>
-#include <chrono>
 #include <iterator>
 #include <poll.h>
 #include <set>
-#include <string_view>
 #include <unistd.h>
-#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -4,13 +4,8 @@
 
 #include <algorithm>
 #include <csignal>
-#include <cstddef>
-#include <cstdint>
 #include <functional>
-#include <map>
-#include <string>
 #include <termios.h>
-#include <vector>
 
 #include "driver/core/clock.h"
 #include "driver/core/events.h"

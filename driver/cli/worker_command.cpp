@@ -1,15 +1,11 @@
 #include "driver/cli/worker_command.h"
 
-#include <algorithm>
-#include <filesystem>
 #include <system_error>
 #include <unistd.h>
-#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "cases/enum_names.h"
 #include "cases/error_reason.h"
 #include "driver/cli/device.h"
 #include "driver/cli/option_kinds.h"
@@ -80,6 +76,29 @@ std::string named_by_words(std::vector<std::string> words, bool shipped) {
   if (program.has_parent_path()) program = fs::absolute(program).lexically_normal();
   words.front() = program.string();
   return protocol::clean_text("worker " + shell_line(words));
+}
+
+// Prints one JSON object. Each package is imported by itself, so that one that is missing does not hide the other.
+constexpr const char* kWhatIsThere = R"(
+import json, sys, traceback
+there = {"text": sys.executable + ", Python " + sys.version.split()[0], "trouble": ""}
+for name in ("torch", "cp_pool"):
+    try:
+        module = __import__(name)
+        there["text"] += ", " + name + " " + str(getattr(module, "__version__", "of unknown version"))
+    except BaseException:
+        there["trouble"] += traceback.format_exc()
+print("\n" + json.dumps(there))
+)";
+
+// Runs a program of the adapter. One that cannot be started exits with kExitCommandNotFound and its reason in stderr,
+// as in a shell.
+Filtered ask(const std::vector<std::string>& words, const std::string& input) {
+  try {
+    return run_filter(words, input, {{protocol::kEnvDevice, choose_device("auto", false).device}});
+  } catch (const SpawnError& e) {
+    return {.exit = {false, protocol::kExitCommandNotFound}, .err = std::string{e.what()} + '\n'};
+  }
 }
 
 }  // namespace
@@ -160,31 +179,6 @@ Launcher parse_launcher(const std::string& text) {
   return {LauncherKind::custom, split_words(text).value()};
 }
 
-namespace {
-
-// Prints one JSON object. Each package is imported by itself, so that one that is missing does not hide the other.
-constexpr const char* kWhatIsThere = R"(
-import json, sys, traceback
-there = {"program": sys.executable, "python": sys.version.split()[0], "trouble": ""}
-for name in ("torch", "cp_pool"):
-    try:
-        module = __import__(name)
-        there[name] = str(getattr(module, "__version__", "of unknown version"))
-    except BaseException:
-        there["trouble"] += traceback.format_exc()
-print("\n" + json.dumps(there))
-)";
-
-// Runs a program of the adapter. One that cannot be started exits with kExitCommandNotFound and its reason in stderr,
-// as in a shell.
-Filtered ask(const std::vector<std::string>& words, const std::string& input) {
-  try {
-    return run_filter(words, input, {{protocol::kEnvDevice, choose_device("auto", false).device}});
-  } catch (const SpawnError& e) {
-    return {.exit = {false, protocol::kExitCommandNotFound}, .err = std::string{e.what()} + '\n'};
-  }
-}
-
 std::vector<AdapterOutlook> outlooks_of(const WorkerCommand& command, const std::vector<std::string>& case_lines) {
   std::string input;
   for (const std::string& line : case_lines) input += line + '\n';
@@ -199,18 +193,6 @@ std::vector<AdapterOutlook> outlooks_of(const WorkerCommand& command, const std:
           : fmt::format("the adapter cannot be asked what it would skip: {}", describe(done.exit)));
 }
 
-}  // namespace
-
-std::vector<std::string> skips_of(const WorkerCommand& command, const std::vector<std::string>& case_lines) {
-  std::vector<std::string> skips;
-  for (AdapterOutlook& outlook : outlooks_of(command, case_lines)) skips.push_back(std::move(outlook.skip));
-  return skips;
-}
-
-AdapterOutlook outlook_of(const WorkerCommand& command, const std::string& case_line) {
-  return outlooks_of(command, {case_line}).front();
-}
-
 std::string loading_error(const WorkerCommand& command) {
   const Filtered done = ask(command.explain_skips, "");
   if (done.exit == ExitStatus{}) return "";
@@ -220,14 +202,10 @@ std::string loading_error(const WorkerCommand& command) {
 
 Interpreter interpreter_of(const WorkerCommand& command) {
   const Filtered done = ask({command.words.front(), "-c", kWhatIsThere}, "");
-  Interpreter out;
+  Interpreter out{.text = command.words.front()};
   try {
     const nlohmann::json there = protocol::parse_foreign_json(protocol::last_line(done.out));
-    out.program = there.value("program", "");
-    out.python = there.value("python", "");
-    out.torch = there.value("torch", "");
-    out.cp_pool = there.value("cp_pool", "");
-    out.trouble = there.value("trouble", "");
+    out = {.text = there.value("text", out.text), .trouble = there.value("trouble", "")};
   } catch (const nlohmann::json::exception&) {
     out.trouble = protocol::clean_text(done.err);
     if (out.trouble.empty()) out.trouble = describe(done.exit);

@@ -1,10 +1,6 @@
 // The command that starts the ranks of a run, the launcher that starts it, and what its adapter would make of cases.
 #pragma once
 
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "driver/core/adapter_outlook.h"
 #include "driver/core/run.h"
 #include "driver/ranks/launcher.h"
@@ -63,26 +59,19 @@ Launcher parse_launcher(const std::string& text);
 
 // --- Asking a Python adapter without starting ranks
 
-// Each of `case_lines` is a JSON case, as `list --json` prints it. Returns one sentence per case that says why the
-// adapter would skip it, empty if the case would run. If the adapter cannot be asked, prints its stderr and throws
-// CommandError (infra).
-std::vector<std::string> skips_of(const WorkerCommand& command, const std::vector<std::string>& case_lines);
-
-// Returns what the adapter would make of a case, with the pairs that each rank would compute.
-// The case is as for skips_of, with the key "pairs": true. Throws as skips_of does.
-AdapterOutlook outlook_of(const WorkerCommand& command, const std::string& case_line);
+// Returns what the adapter would make of each case. `case_lines` are JSON cases, as `list --json` prints them; with the
+// key "pairs": true, the pairs that each rank would compute are asked for, too. If the adapter cannot be asked, prints
+// its stderr and throws CommandError (infra).
+std::vector<AdapterOutlook> outlooks_of(const WorkerCommand& command, const std::vector<std::string>& case_lines);
 
 // Loads the adapter without asking about cases. Returns why it cannot be loaded, with its traceback, or an empty string
 // if it can.
 std::string loading_error(const WorkerCommand& command);
 
-// The Python interpreter of an adapter and the versions of its packages, or why it cannot be used.
+// The Python interpreter of an adapter.
 struct Interpreter {
-  std::string program;  // sys.executable
-  std::string python;   // the version, as in the next two; empty if the package is missing
-  std::string torch;
-  std::string cp_pool;
-  std::string trouble;  // why it cannot be used, in lines; empty if it runs and has both packages
+  std::string text;  // its path, version and packages: "/usr/bin/python3, Python 3.11.2, torch 2.9.0, cp_pool 1.0"
+  std::string trouble = {};  // why it cannot be used, in lines; empty if it runs and has torch and cp_pool
 };
 Interpreter interpreter_of(const WorkerCommand& command);
 

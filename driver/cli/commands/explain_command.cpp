@@ -1,8 +1,4 @@
-#include <filesystem>
-#include <optional>
-#include <string>
 #include <unistd.h>
-#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -68,7 +64,7 @@ class ExplainCommand : public Command {
     if (named.payload->attention() == nullptr) {
       throw CommandError(ExitCode::bad_input, "explain draws attention cases, and this is a call");
     }
-    if (html_) write_page(named);
+    if (html_) AtomicFile(*html_).commit(explanation_page(named.id, *named.payload->attention()));
     std::string text = explanation_text(named);
     if (!overrides_.empty()) {
       const MatrixCase subject = subject_of(named, case_argument_, selection_);
@@ -83,15 +79,7 @@ class ExplainCommand : public Command {
     const Case& c = *named.payload->attention();
     if (worker_.adapter.empty()) return explain_case(named.id, c);
     const Json line = {{"case", to_json(c)}, {"pairs", true}};
-    return explain_case(named.id, c, worker_.adapter, outlook_of(worker_command(worker_), line.dump()));
-  }
-
-  void write_page(const Item& named) const {
-    try {
-      AtomicFile(*html_).commit(explanation_page(named.id, *named.payload->attention()));
-    } catch (const OutputError& e) {
-      throw CommandError(ExitCode::cannot_write, e.what());
-    }
+    return explain_case(named.id, c, worker_.adapter, outlooks_of(worker_command(worker_), {line.dump()}).front());
   }
 
   std::string case_argument_;  // an ID, a file or JSON

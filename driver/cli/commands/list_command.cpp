@@ -1,9 +1,4 @@
-#include <algorithm>
-#include <optional>
-#include <string>
 #include <unistd.h>
-#include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -13,15 +8,9 @@
 #include "driver/cli/commands/command_options.h"
 #include "driver/cli/config/configuration.h"
 #include "driver/cli/error_reporting.h"
-#include "driver/cli/execution_options.h"
-#include "driver/cli/output_check.h"
 #include "driver/cli/program_paths.h"
-#include "driver/cli/select/selection.h"
 #include "driver/cli/shell_words.h"
-#include "driver/cli/worker_command.h"
 #include "driver/core/exit_code.h"
-#include "driver/core/mapped.h"
-#include "driver/report/output_file.h"
 #include "driver/report/text_format.h"
 #include "worker/protocol/field_json.h"
 
@@ -53,7 +42,7 @@ Json case_json(const MatrixCase& c) {
 Skips ask_for_skips(const Selection& selection, const WorkerChoice& worker) {
   if (worker.adapter.empty()) return std::nullopt;
   const auto line = [](const SelectedCase& selected) { return case_json(selected.matrix_case).dump(); };
-  return skips_of(worker_command(worker), mapped(selection.cases, line));
+  return mapped(outlooks_of(worker_command(worker), mapped(selection.cases, line)), &AdapterOutlook::skip);
 }
 
 // Returns the mark behind a case's ID. An expectation from cp-pool.toml is shown instead of the adapter's skip.
@@ -142,30 +131,26 @@ std::string json_array(const Selection& selection, const Skips& skips, const Ove
 }
 
 // The number of cases of each suite, in the order of their first case.
-class Counts {
- public:
+struct Counts {
+  std::vector<std::pair<std::string, std::size_t>> suites;
+  std::size_t total = 0;
+
   void add(const SelectedCase& selected) {
     const std::string& suite = selected.matrix_case.c.suite;
-    auto entry = std::ranges::find(suites_, suite, &std::pair<std::string, std::size_t>::first);
-    if (entry == suites_.end()) entry = suites_.insert(suites_.end(), {suite, 0});
+    auto entry = std::ranges::find(suites, suite, &std::pair<std::string, std::size_t>::first);
+    if (entry == suites.end()) entry = suites.insert(suites.end(), {suite, 0});
     ++entry->second;
-    ++total_;
+    ++total;
   }
-
-  [[nodiscard]] std::size_t total() const { return total_; }
 
   [[nodiscard]] std::string text(const Skips& skips) const {
     std::string text;
-    for (const auto& [suite, count] : suites_) text += fmt::format("{} {}\n", suite, count);
-    text += fmt::format("total {}\n", total_);
-    if (!skips) return text;
-    return text +
-           fmt::format("skipped {}\n", std::ranges::count_if(*skips, [](const auto& why) { return !why.empty(); }));
+    for (const auto& [suite, count] : suites) text += fmt::format("{} {}\n", suite, count);
+    text += fmt::format("total {}\n", total);
+    if (skips)
+      text += fmt::format("skipped {}\n", skips->size() - static_cast<std::size_t>(std::ranges::count(*skips, "")));
+    return text;
   }
-
- private:
-  std::vector<std::pair<std::string, std::size_t>> suites_;
-  std::size_t total_ = 0;
 };
 
 // Selects the cases and counts them. Keeps them only if they are needed.
@@ -195,7 +180,7 @@ int list_cases(ListOptions options) {
             : options.format == "gtest" ? gtest_list(selection)
                                         : id_lines(selection, skips, options.overrides),
             "stdout");
-  if (counts.total() == 0) {
+  if (counts.total == 0) {
     throw CommandError(ExitCode::nothing_selected, nothing_selected(options.selection));
   }
   return 0;

@@ -1,8 +1,4 @@
-#include <chrono>
-#include <cstdlib>
 #include <fcntl.h>
-#include <optional>
-#include <string>
 #include <unistd.h>
 #include <utility>
 
@@ -52,7 +48,10 @@ class ServeCommand : public Command {
   }
 
   int run(const std::string& /*program*/) override {
-    choose_gpus();
+    std::vector<std::string> gpus = gpus_of_list(gpus_);
+    config_.gpu_slots = static_cast<int>(gpus.size());
+    // A machine's only GPU need not be named.
+    if (!gpus_.empty() || gpus.size() > 1) config_.gpus = std::move(gpus);
     if (config_.cpu_slots == 0) config_.cpu_slots = protocol::usable_cores();
     const WorkerCommand worker = worker_command({});
     config_.worker_command = worker.words;
@@ -66,15 +65,6 @@ class ServeCommand : public Command {
   }
 
  private:
-  // Sets the GPUs that pools may have.
-  void choose_gpus() {
-    const std::vector<std::string> shown = visible_gpu_names("/dev", std::getenv("CUDA_VISIBLE_DEVICES"));
-    std::vector<std::string> chosen = gpus_.empty() ? shown : chosen_gpus(*parse_gpu_list(gpus_), shown);
-    config_.gpu_slots = static_cast<int>(chosen.size());
-    // A machine's only GPU need not be named.
-    if (!gpus_.empty() || chosen.size() > 1) config_.gpus = std::move(chosen);
-  }
-
   void serve_stdio() const {
     UniqueFd in{::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)};
     UniqueFd out{::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3)};
@@ -85,20 +75,16 @@ class ServeCommand : public Command {
   }
 
   void serve_socket() const {
-    try {
-      std::optional<UniqueFd> given = service::socket_of_systemd();
-      const std::string where = given ? "the socket of systemd" : service::socket_path(name_).string();
-      const service::ListeningService listening =
-          given ? service::ListeningService(*std::move(given)) : service::ListeningService(service::socket_path(name_));
-      service::Service service(config_);
-      service.listen(listening.fd());
-      report_notice(fmt::format("service '{}' (process {}) listens on {}: {} CPU slots, {} GPUs", name_, ::getpid(),
-                                where, config_.cpu_slots, config_.gpu_slots));
-      service.run();
-      report_notice(fmt::format("service '{}' (process {}) has ended", name_, ::getpid()));
-    } catch (const service::SocketError& error) {
-      throw CommandError(ExitCode::infra, error.what());
-    }
+    std::optional<UniqueFd> given = service::socket_of_systemd();
+    const std::string where = given ? "the socket of systemd" : service::socket_path(name_).string();
+    const service::ListeningService listening =
+        given ? service::ListeningService(*std::move(given)) : service::ListeningService(service::socket_path(name_));
+    service::Service service(config_);
+    service.listen(listening.fd());
+    report_notice(fmt::format("service '{}' (process {}) listens on {}: {} CPU slots, {} GPUs", name_, ::getpid(),
+                              where, config_.cpu_slots, config_.gpu_slots));
+    service.run();
+    report_notice(fmt::format("service '{}' (process {}) has ended", name_, ::getpid()));
   }
 
   std::string name_ = service::kDefaultName;

@@ -1,29 +1,18 @@
-#include <algorithm>
-#include <array>
 #include <csignal>
 #include <cstdio>
 #include <iostream>
-#include <optional>
 #include <poll.h>
-#include <string>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <system_error>
 #include <unistd.h>
-#include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
 #include "cases/unique_fd.h"
-#include "driver/cli/commands/command.h"
-#include "driver/cli/commands/command_line.h"
 #include "driver/cli/commands/command_options.h"
 #include "driver/cli/error_reporting.h"
-#include "driver/cli/execution_options.h"
 #include "driver/cli/program_paths.h"
-#include "driver/cli/select/selection.h"
-#include "driver/cli/service_use.h"
 #include "driver/cli/shell/line_editor.h"
 #include "driver/cli/shell/shell_completion.h"
 #include "driver/cli/shell/shell_line.h"
@@ -31,7 +20,6 @@
 #include "driver/core/exit_code.h"
 #include "driver/log/run_log.h"
 #include "driver/os/spawn.h"
-#include "driver/report/output_file.h"
 #include "driver/service/service_client.h"
 #include "driver/service/socket.h"
 
@@ -50,19 +38,6 @@ struct ShellOptions {
   SelectionOptions selection;
   ExecutionOptions execution;
   ServiceOptions service;
-};
-
-// Holds the events of the last submitted case in a file that has no name and vanishes with this process.
-class LastEvents {
- public:
-  LastEvents() : fd_(::memfd_create("cp-pool-events", MFD_CLOEXEC)) {
-    if (!fd_) throw std::system_error(errno, std::generic_category(), "memfd_create");
-  }
-  [[nodiscard]] std::string path() const { return fmt::format("/proc/self/fd/{}", fd_.get()); }
-  void clear() const { (void)::ftruncate(fd_.get(), 0); }
-
- private:
-  UniqueFd fd_;
 };
 
 constexpr const char* kClientName = "cp-pool shell";
@@ -167,7 +142,9 @@ class ShellService {
 class Commands {
  public:
   Commands(std::string program, ShellService::Options service)
-      : program_(std::move(program)), service_(std::move(service)) {}
+      : program_(std::move(program)), service_(std::move(service)) {
+    if (!events_) throw std::system_error(errno, std::generic_category(), "memfd_create");
+  }
 
   int run(const Words& words) const {
     return report_errors_of([&] { return parse(words)->run(program_); });
@@ -179,8 +156,8 @@ class Commands {
       const std::unique_ptr<Command> command = parse(words);
       SubmitOptions& options = dynamic_cast<CommandWith<SubmitOptions>&>(*command).options;
       use_service(options.service);
-      events_.clear();
-      if (!options.execution.events) options.execution.events = events_.path();
+      (void)::ftruncate(events_.get(), 0);
+      if (!options.execution.events) options.execution.events = fmt::format("/proc/self/fd/{}", events_.get());
       const int code = command->run(program_);
       out.result = last_result(*options.execution.events);
       return code;
@@ -216,7 +193,8 @@ class Commands {
 
   std::string program_;
   ShellService service_;
-  LastEvents events_;
+  // The events of the last submitted case, in a file that has no name and vanishes with this process.
+  UniqueFd events_{::memfd_create("cp-pool-events", MFD_CLOEXEC)};
 };
 
 int carry_out(ShellSession& session, const std::string& line) {
@@ -233,26 +211,20 @@ int read_lines(ShellSession& session) {
   return code;
 }
 
-int talk(ShellSession& session, const ShellContext& context) {
+int talk(ShellSession& session, const Words& lookup) {
   const InterruptGuard guard;
-  std::optional<ShellHistory> history;
-  if (const auto file = shell_history_file()) history.emplace(*file);
+  ShellHistory history(shell_history_file());
   LineEditor editor([&](const std::string& typed) {
-    ShellContext now = context;
-    now.edits = session.edits();
-    return shell_candidates(typed, now, command_candidates);
+    return shell_candidates(typed, {.lookup = lookup, .edits = session.edits()}, command_candidates);
   });
-  if (history) {
-    for (const std::string& line : history->lines()) editor.remember(line);
-  }
+  for (const std::string& line : history.lines()) editor.remember(line);
   while (!session.ended()) {
-    const LineEditor::Read read = editor.read(session.prompt());
-    if (read.how == LineEditor::Read::How::end) break;
-    if (read.how == LineEditor::Read::How::interrupted || read.line.find_first_not_of(" \t") == std::string::npos)
-      continue;
-    editor.remember(read.line);
-    if (const std::string wrong = history ? history->add(read.line) : ""; !wrong.empty()) report_warning(wrong);
-    carry_out(session, read.line);
+    const std::optional<std::string> line = editor.read(session.prompt());
+    if (!line) break;
+    if (line->find_first_not_of(" \t") == std::string::npos) continue;
+    editor.remember(*line);
+    if (const std::string wrong = history.add(*line); !wrong.empty()) report_warning(wrong);
+    carry_out(session, *line);
     // A run has reset SIGINT to its default action. A SIGINT that came meanwhile was meant for the command.
     InterruptGuard::renew();
     InterruptGuard::take();
@@ -298,7 +270,7 @@ class ShellCommand : public CommandWith<ShellOptions> {
                           .print = [](const std::string& text) { write_all(STDOUT_FILENO, text, "stdout"); }});
     const bool terminal = ::isatty(STDIN_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 1;
     if (!terminal) return read_lines(session);
-    return talk(session, {.lookup = passed_on_.lookup});
+    return talk(session, passed_on_.lookup);
   }
 
  private:

@@ -64,15 +64,15 @@ std::optional<std::filesystem::path> shell_history_file() {
   return folder ? std::optional{*folder / "shell_history"} : std::nullopt;
 }
 
-ShellHistory::ShellHistory(std::filesystem::path file) : file_(std::move(file)) {
-  std::ifstream in{file_};
+ShellHistory::ShellHistory(std::optional<std::filesystem::path> file) : file_(std::move(file)) {
+  std::ifstream in{file_.value_or("")};
   for (std::string line; std::getline(in, line);) lines_.push_back(std::move(line));
   if (lines_.size() <= kMostShellHistory) return;
   const bool long_file = lines_.size() > 2 * kMostShellHistory;
   lines_.erase(lines_.begin(), lines_.end() - kMostShellHistory);
   if (!long_file) return;
   try {
-    write_history(file_, O_TRUNC, fmt::format("{}\n", fmt::join(lines_, "\n")));
+    write_history(*file_, O_TRUNC, fmt::format("{}\n", fmt::join(lines_, "\n")));
   } catch (const OutputError&) {
     return;  // reported when the next line is added
   }
@@ -81,11 +81,11 @@ ShellHistory::ShellHistory(std::filesystem::path file) : file_(std::move(file)) 
 std::string ShellHistory::add(const std::string& line) {
   if (!lines_.empty() && lines_.back() == line) return "";
   lines_.push_back(line);
-  if (lost_) return "";
+  if (lost_ || !file_) return "";
   try {
     std::error_code ignored;  // if the folder cannot be made, the error of the file says why
-    std::filesystem::create_directories(file_.parent_path(), ignored);
-    write_history(file_, O_APPEND, line + '\n');
+    std::filesystem::create_directories(file_->parent_path(), ignored);
+    write_history(*file_, O_APPEND, line + '\n');
   } catch (const OutputError& e) {
     lost_ = true;
     return e.what();
@@ -212,7 +212,7 @@ LineEditor::~LineEditor() {
   if (parts_->history != nullptr) history_end(parts_->history);
 }
 
-LineEditor::Read LineEditor::read(const std::string& prompt) {
+std::optional<std::string> LineEditor::read(const std::string& prompt) {
   parts_->prompt = prompt;
   parts_->interrupted = false;
   sigset_t interrupt;
@@ -225,19 +225,14 @@ LineEditor::Read LineEditor::read(const std::string& prompt) {
   int count = 0;
   const char* const line = el_gets(parts_->editor, &count);
   ::sigprocmask(SIG_SETMASK, &before, nullptr);
-  if (parts_->interrupted) {
-    std::fputs("^C\n", stdout);
+  if (parts_->interrupted || line == nullptr || count <= 0) {
+    std::fputs(parts_->interrupted ? "^C\n" : "\n", stdout);
     std::fflush(stdout);
-    return {.how = Read::How::interrupted};
-  }
-  if (line == nullptr || count <= 0) {
-    std::fputs("\n", stdout);
-    std::fflush(stdout);
-    return {.how = Read::How::end};
+    return parts_->interrupted ? std::optional<std::string>("") : std::nullopt;
   }
   std::string text{line, static_cast<std::size_t>(count)};
   text.erase(text.find_last_not_of("\r\n") + 1);
-  return {.how = Read::How::line, .line = std::move(text)};
+  return text;
 }
 
 void LineEditor::remember(const std::string& line) {

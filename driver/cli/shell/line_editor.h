@@ -21,8 +21,8 @@ std::optional<std::filesystem::path> shell_history_file();
 
 class ShellHistory {
  public:
-  // Reads the last kMostShellHistory lines of the file; none if it cannot be read.
-  explicit ShellHistory(std::filesystem::path file);
+  // Reads the last kMostShellHistory lines of the file; none if it cannot be read. nullopt: no file keeps the lines.
+  explicit ShellHistory(std::optional<std::filesystem::path> file);
 
   [[nodiscard]] const std::vector<std::string>& lines() const { return lines_; }
 
@@ -31,7 +31,7 @@ class ShellHistory {
   std::string add(const std::string& line);
 
  private:
-  std::filesystem::path file_;
+  std::optional<std::filesystem::path> file_;
   std::vector<std::string> lines_;
   bool lost_ = false;
 };
@@ -64,12 +64,8 @@ class LineEditor {
   LineEditor& operator=(const LineEditor&) = delete;
   ~LineEditor();
 
-  struct Read {
-    enum class How { line, interrupted, end };
-    How how = How::line;
-    std::string line = {};  // without its newline
-  };
-  Read read(const std::string& prompt);
+  // Returns the line without its newline: empty if it was interrupted, nullopt at the end of the input.
+  std::optional<std::string> read(const std::string& prompt);
 
   // Appends the line to the history of the arrow keys and Ctrl-R.
   void remember(const std::string& line);

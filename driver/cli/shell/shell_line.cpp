@@ -12,31 +12,30 @@
 #include "driver/cli/select/submitted_case.h"
 #include "driver/cli/shell_words.h"
 #include "driver/core/exit_code.h"
+#include "driver/core/mapped.h"
 
 namespace cp_pool {
 namespace {
 
 constexpr std::size_t kAny = std::numeric_limits<std::size_t>::max();
 
-constexpr std::array kVerbs{
-    ShellVerbFacts{ShellVerb::submit, "submit", "CASE",
-                   "Run a case: its ID, a JSON file, or fields: cp_size=2 seqlen_q=64 ..; CASE alone does the same", 1,
-                   kAny, true},
-    ShellVerbFacts{ShellVerb::set, "set", "KEY=VALUE ..",
-                   "Change fields of the cases that follow; without a field: show the changes", 0, kAny},
-    ShellVerbFacts{ShellVerb::unset, "unset", "[KEY ..]", "Remove the changes of these fields, or all changes", 0,
-                   kAny},
-    ShellVerbFacts{ShellVerb::again, "again", "", "Run the last case again, with the current changes", 0, 0, true},
-    ShellVerbFacts{ShellVerb::diff, "diff", "", "Show the differences between the last two results"},
-    ShellVerbFacts{ShellVerb::why, "why", "", "Show the last failure in full, with its diagnosis"},
-    ShellVerbFacts{ShellVerb::dump, "dump", "[DIR]",
-                   "Run the last case again and let the worker write all tensors to DIR", 0, 1, true},
-    ShellVerbFacts{ShellVerb::list, "list", "[EXPR]", "List the cases that a filter selects", 0, kAny, true},
-    ShellVerbFacts{ShellVerb::explain, "explain", "[CASE]", "Draw a case: this one, or the last", 0, kAny, true},
-    ShellVerbFacts{ShellVerb::status, "status", "", "Show the state of the service that runs the cases", 0, 0, true},
-    ShellVerbFacts{ShellVerb::help, "help", "[COMMAND]", "Show this table, or the help of a command of cp-pool", 0, 1},
-    ShellVerbFacts{ShellVerb::quit, "quit", "", "End the shell, as Ctrl-D does"},
-};
+constexpr auto kVerbs = std::to_array<ShellVerbFacts>({
+    {ShellVerb::submit, "submit", "CASE",
+     "Run a case: its ID, a JSON file, or fields: cp_size=2 seqlen_q=64 ..; CASE alone does the same", 1, kAny, true},
+    {ShellVerb::set, "set", "KEY=VALUE ..", "Change fields of the cases that follow; without a field: show the changes",
+     0, kAny},
+    {ShellVerb::unset, "unset", "[KEY ..]", "Remove the changes of these fields, or all changes", 0, kAny},
+    {ShellVerb::again, "again", "", "Run the last case again, with the current changes", 0, 0, true},
+    {ShellVerb::diff, "diff", "", "Show the differences between the last two results"},
+    {ShellVerb::why, "why", "", "Show the last failure in full, with its diagnosis"},
+    {ShellVerb::dump, "dump", "[DIR]", "Run the last case again and let the worker write all tensors to DIR", 0, 1,
+     true},
+    {ShellVerb::list, "list", "[EXPR]", "List the cases that a filter selects", 0, kAny, true},
+    {ShellVerb::explain, "explain", "[CASE]", "Draw a case: this one, or the last", 0, kAny, true},
+    {ShellVerb::status, "status", "", "Show the state of the service that runs the cases", 0, 0, true},
+    {ShellVerb::help, "help", "[COMMAND]", "Show this table, or the help of a command of cp-pool", 0, 1},
+    {ShellVerb::quit, "quit", "", "End the shell, as Ctrl-D does"},
+});
 
 const ShellVerbFacts* find_verb(std::string_view name) {
   if (name == "exit") name = "quit";
@@ -51,9 +50,7 @@ bool looks_like_a_case(const std::string& word) {
 }
 
 [[noreturn]] void refuse_word(const std::string& word) {
-  std::vector<std::string> names;
-  std::ranges::transform(kVerbs, std::back_inserter(names),
-                         [](const ShellVerbFacts& verb) { return std::string{verb.name}; });
+  const auto names = mapped(kVerbs, [](const ShellVerbFacts& verb) { return std::string{verb.name}; });
   throw CommandError(ExitCode::usage,
                      fmt::format("'{}' is no command of the shell and no case{}; help lists the commands", word,
                                  did_you_mean(word, names)));

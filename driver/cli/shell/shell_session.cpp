@@ -2,9 +2,6 @@
 
 #include <algorithm>
 #include <initializer_list>
-#include <map>
-#include <string_view>
-#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -13,6 +10,7 @@
 #include "driver/cli/select/submitted_case.h"
 #include "driver/core/exit_code.h"
 #include "driver/core/figures.h"
+#include "driver/core/mapped.h"
 #include "driver/report/case_text.h"
 #include "driver/report/text_format.h"
 
@@ -113,18 +111,13 @@ std::string text_of(const Table& table) {
   for (const Row& row : table.rows) {
     rows.push_back({row.name, cut_middle(row.before, kMostOfACell), cut_middle(row.now, kMostOfACell), row.ratio});
   }
-  std::size_t name_width = 0;
-  std::size_t before_width = 0;
-  std::size_t now_width = 0;
-  for (const Row& row : rows) {
-    name_width = std::max(name_width, width_of(row.name));
-    before_width = std::max(before_width, width_of(row.before));
-    now_width = std::max(now_width, width_of(row.now));
-  }
+  const auto width = [&rows](std::string Row::* cell) {
+    return std::ranges::max(mapped(rows, [cell](const Row& row) { return width_of(row.*cell); }));
+  };
   std::string out;
   for (const Row& row : rows) {
-    std::string line = fmt::format("{:<{}}  {:<{}}  {:<{}}  {}", row.name, name_width, row.before, before_width,
-                                   row.now, now_width, row.ratio);
+    std::string line = fmt::format("{:<{}}  {:<{}}  {:<{}}  {}", row.name, width(&Row::name), row.before,
+                                   width(&Row::before), row.now, width(&Row::now), row.ratio);
     line.erase(line.find_last_not_of(' ') + 1);
     out += line + '\n';
   }

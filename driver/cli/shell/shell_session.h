@@ -2,9 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "driver/cli/shell/shell_line.h"
 #include "driver/core/events.h"

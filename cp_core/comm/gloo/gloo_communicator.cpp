@@ -160,8 +160,8 @@ class GlooCommunicator final : public Communicator {
     if (to == rank_) {
       recv.view(-1).copy_(send.view(-1));
     } else {
-      work->recv(recv, member(from), tag());
       work->send(send, member(to), tag());
+      work->recv(recv, member(from), tag());
     }
     if (!one) work->then([recv, targets = std::vector(receives.begin(), receives.end())] { unpack(recv, targets); });
     return work;
@@ -222,8 +222,8 @@ class GlooCommunicator final : public Communicator {
   // Sends part_for(r) to each rank r, and receives what rank r sends in part r of `out`.
   template <typename PartFor>
   void swap_parts(GlooWork& work, const at::Tensor& out, const PartFor& part_for) {
-    for_each_peer([&](int peer) { work.recv(part(out, peer, size()), member(peer), tag()); });
     for_each_peer([&](int peer) { work.send(part_for(peer), member(peer), tag()); });
+    for_each_peer([&](int peer) { work.recv(part(out, peer, size()), member(peer), tag()); });
     part(out, rank_, size()).copy_(part_for(rank_));
   }
 

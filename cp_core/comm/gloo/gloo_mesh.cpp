@@ -5,6 +5,7 @@
 #include <csignal>
 #include <exception>
 #include <net/if.h>
+#include <sched.h>
 #include <stdexcept>
 #include <string_view>
 #include <unistd.h>
@@ -50,6 +51,24 @@ void ignore_sigpipe() {
     sigaction(SIGPIPE, &action, nullptr);
   }
 }
+
+// Starts threads with SCHED_BATCH until the end of the scope. Gloo's thread tries the lock of a connection again and
+// again while a computing thread holds it to send. With this policy a message does not wake Gloo's thread in place of
+// the computing thread, which would then wait for the core with the lock in its hands.
+class BatchThreads {
+ public:
+  BatchThreads() : changes_(sched_getscheduler(0) == SCHED_OTHER) { use(SCHED_BATCH); }
+  BatchThreads(const BatchThreads&) = delete;
+  BatchThreads& operator=(const BatchThreads&) = delete;
+  ~BatchThreads() { use(SCHED_OTHER); }
+
+ private:
+  void use(int policy) const {
+    const sched_param no_priority{};
+    if (changes_) sched_setscheduler(0, policy, &no_priority);
+  }
+  bool changes_;
+};
 
 // The text between `begin` and the next ']'.
 std::optional<std::string> bracketed(std::string_view text, std::string_view begin) {
@@ -204,6 +223,7 @@ std::shared_ptr<GlooMesh> GlooMesh::connect(const c10::intrusive_ptr<c10d::Store
       throw std::invalid_argument("this machine has no such network interface");
     }
     auto own = Gloo::Options::create(options.connect_timeout);
+    const BatchThreads of_the_device;
     own->devices = {options.interface ? Gloo::createDeviceForInterface(*options.interface)
                                       : Gloo::createDeviceForHostname(options.host)};
     tell_place(*store, rank, own->devices.front()->str());

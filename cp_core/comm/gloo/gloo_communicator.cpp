@@ -63,24 +63,27 @@ class GlooWork final : public Work {
   GlooWork(std::shared_ptr<Link> link, std::string what) : link_(std::move(link)), what_(std::move(what)) {}
 
   void send(const at::Tensor& tensor, int peer, int tag) {
-    transfers_.push_back(link_->mesh->send(tensor, peer, tag, what_));
+    sends_.push_back(link_->mesh->send(tensor, peer, tag, what_));
   }
   void recv(const at::Tensor& tensor, int peer, int tag) {
-    transfers_.push_back(link_->mesh->recv(tensor, peer, tag, what_));
+    receives_.push_back(link_->mesh->recv(tensor, peer, tag, what_));
   }
   // Sets a function that wait() calls after the last message.
   void then(std::function<void()> finish) { finish_ = std::move(finish); }
 
   void wait() override {
-    for (auto& transfer : transfers_) transfer->wait(link_->deadline.load());
-    transfers_.clear();
+    for (auto* const transfers : {&receives_, &sends_}) {
+      for (auto& transfer : *transfers) transfer->wait(link_->deadline.load());
+      transfers->clear();
+    }
     if (finish_) std::exchange(finish_, nullptr)();
   }
 
  private:
   std::shared_ptr<Link> link_;
   std::string what_;
-  std::vector<std::unique_ptr<GlooMesh::Transfer>> transfers_;
+  std::vector<std::unique_ptr<GlooMesh::Transfer>> receives_;
+  std::vector<std::unique_ptr<GlooMesh::Transfer>> sends_;
   std::function<void()> finish_;
 };
 

@@ -5,7 +5,6 @@
 #include <stdexcept>
 #include <utility>
 
-#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
 #include "cases/backend_facts.h"
@@ -17,6 +16,7 @@
 #include "cp_core/comm/single_rank.h"
 #include "cp_core/context_parallel/comm_steps.h"
 #include "cp_core/cuda/device.h"
+#include "cp_core/no_autograd.h"
 #include "cp_core/verify/canonical.h"
 #include "cp_core/verify/mask_probe.h"
 
@@ -36,7 +36,7 @@ class BuiltinStep final : public Step {
   }
 
   void forward(verify::Results& results) override {
-    const at::NoGradGuard no_grad;
+    const NoAutograd no_autograd;
     inputs_ = whole_ ? whole_->inputs(shards_) : attention_inputs(shards_);
     forward_ = context_parallel_forward(problem_, groups_, inputs_);
     remarks_.insert(forward_.remarks.begin(), forward_.remarks.end());
@@ -45,7 +45,7 @@ class BuiltinStep final : public Step {
   }
 
   void backward(verify::Results& results) override {
-    const at::NoGradGuard no_grad;
+    const NoAutograd no_autograd;
     const at::Tensor dout = whole_ ? whole_->dout(shards_) : shards_.dout;
     const AttentionGradients gradients = context_parallel_backward(problem_, groups_, inputs_, forward_, dout);
     remarks_.insert(gradients.remarks.begin(), gradients.remarks.end());

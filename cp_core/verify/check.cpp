@@ -9,6 +9,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "cp_core/no_autograd.h"
+
 namespace cp_pool::verify {
 namespace {
 
@@ -172,6 +174,7 @@ class TensorCheck {
 
 Check check_tensor(const ExpectedTensor& expected, const RankRows& rows, const at::Tensor& actual,
                    const CheckRules& rules) {
+  const NoAutograd no_autograd;
   const std::vector<std::int64_t> wanted{rows.count(), expected.value.size(1), expected.value.size(2)};
   if (actual.sizes() == wanted) return TensorCheck(expected, rows, actual, rules).run();
   return failed_check(expected.name, fmt::format("shape [{}] instead of [{}]", fmt::join(actual.sizes(), ", "),

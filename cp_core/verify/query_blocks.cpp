@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "cp_core/no_autograd.h"
+
 namespace cp_pool::verify {
 namespace {
 
@@ -15,6 +17,7 @@ constexpr std::int64_t kMaxScoresCuda = std::int64_t{1} << 27U;
 void for_each_query_block(const CanonicalProblem& problem, const at::Device& device,
                           const std::function<void(const QueryBlock&)>& visit) {
   if (problem.heads == 0) return;
+  const NoAutograd no_autograd;
   const std::int64_t max_scores = device.is_cuda() ? kMaxScoresCuda : kMaxScoresCpu;
   // On a CPU, a share is cut like the whole problem, to give the same bits. On a GPU bits need not agree, and a share
   // uses blocks of full size.

@@ -35,29 +35,28 @@ class TensorCheck {
         rows_(rows),
         rules_(rules),
         is_fp16_(actual.scalar_type() == at::kHalf),
-        wide_(row_part(actual, expected.part).to(at::kDouble)) {
+        may_be_empty_(expected.name.ends_with("lse") || expected.name == "max_logit"),
+        whole_(row_part(actual, expected.part)) {
     check_.tensor = expected.name;
   }
 
   Check run() {
     if (rules_.judges_padding) check_padding();
-    actual_ = wide_.index_select(0, rows_.valid_rows());
+    actual_ = whole_.index_select(0, rows_.valid_rows()).to(at::kDouble);
     value_ = row_part(expected_.value, expected_.part).index_select(0, rows_.canonical_rows());
-    same_ = actual_.eq(value_);
     if (actual_.numel() > 0) measure();
     return std::move(check_);
   }
 
  private:
   void check_padding() {
-    const at::Tensor padding = wide_.index_select(0, rows_.padding_rows());
+    const at::Tensor padding = whole_.index_select(0, rows_.padding_rows());
     if (padding.numel() == 0) return;
-    const bool is_lse = expected_.name.ends_with("lse");
-    const double filler = is_lse ? -std::numeric_limits<double>::infinity() : 0.0;
+    const double filler = may_be_empty_ ? -std::numeric_limits<double>::infinity() : 0.0;
     const at::Tensor at_fault = padding.ne(filler).any(-1);
     const auto count = count_rows(at_fault);
     if (count == 0) return;
-    fail(check_, fmt::format("padding is not {} in {} rows", is_lse ? "-inf" : "zero", count));
+    fail(check_, fmt::format("padding is not {} in {} rows", may_be_empty_ ? "-inf" : "zero", count));
     const auto first = at_fault.reshape({-1}).nonzero().select(0, 0).item<std::int64_t>();
     const auto heads = padding.size(1);
     locate(rows_.padding_rows()[first / heads].item<std::int64_t>(), first % heads);
@@ -65,9 +64,9 @@ class TensorCheck {
 
   void check_non_finite() {
     report_rows(actual_.isnan().any(-1), "NaN in {} rows");
-    const at::Tensor infinite = actual_.isinf();
-    report_rows(infinite.logical_and(same_.logical_not()).any(-1), "infinite in {} rows where the reference is not");
-    report_rows(value_.isinf().logical_and(same_.logical_not()).any(-1), "finite in {} rows that should be -inf");
+    const at::Tensor differs = actual_.ne(value_);
+    report_rows(actual_.isinf().logical_and(differs).any(-1), "infinite in {} rows where the reference is not");
+    report_rows(value_.isinf().logical_and(differs).any(-1), "finite in {} rows that should be -inf");
   }
 
   void report_rows(const at::Tensor& at_fault, const char* format) {
@@ -81,7 +80,8 @@ class TensorCheck {
   }
 
   void measure() {
-    const at::Tensor difference = at::where(same_, 0.0, actual_.sub(value_)).abs_();
+    const at::Tensor difference = actual_.sub(value_).abs_();
+    if (may_be_empty_) difference.masked_fill_(actual_.eq(value_), 0.0);
     const at::Tensor error = difference.square().mean(-1).sqrt_().reshape({-1});
     at::Tensor bound = expected_.bound.index_select(0, rows_.canonical_rows()).reshape({-1});
     if (rules_.bound_factor != 1) bound = bound.mul(rules_.bound_factor);
@@ -163,10 +163,10 @@ class TensorCheck {
   const RankRows& rows_;
   const CheckRules& rules_;
   bool is_fp16_;
-  at::Tensor wide_;
-  at::Tensor actual_;
+  bool may_be_empty_;  // -inf where no key is seen, as in the reference
+  at::Tensor whole_;   // the part of the rank's result that is judged, padding included
+  at::Tensor actual_;  // its valid rows in fp64
   at::Tensor value_;
-  at::Tensor same_;  // bool: whether actual_ equals value_; true where both are -inf
   Check check_;
 };
 

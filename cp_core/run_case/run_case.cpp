@@ -17,6 +17,7 @@
 #include "cases/case_phases.h"
 #include "cases/lengths.h"
 #include "cp_core/cuda/device.h"
+#include "cp_core/lru_cache.h"
 #include "cp_core/run_case/dump.h"
 #include "cp_core/run_case/rank_load.h"
 #include "cp_core/run_case/repetition.h"
@@ -37,6 +38,7 @@ using verify::Shards;
 
 constexpr std::size_t kCacheBytesCpu = std::size_t{512} << 20U;
 constexpr std::size_t kCacheBytesCuda = std::size_t{16} << 30U;
+constexpr std::size_t kInputBytesCpu = std::size_t{64} << 20U;
 constexpr std::size_t kCacheShareCuda = 8;  // the cache has at most 1 / 8 of the device's memory
 
 std::size_t cache_bytes(const at::Device& device, int ranks_on_gpu) {
@@ -45,16 +47,56 @@ std::size_t cache_bytes(const at::Device& device, int ranks_on_gpu) {
   return share / static_cast<std::size_t>(ranks_on_gpu);
 }
 
+// What a rank has made for earlier cases. Most problems recur, with other layouts, communication types and backends.
+struct RankCache {
+  template <typename Value>
+  using Of = LruCache<verify::CanonicalProblem, std::shared_ptr<const Value>>;  // weight in bytes
+
+  RankCache(const at::Device& device, int ranks_on_gpu)
+      : expected(cache_bytes(device, ranks_on_gpu)),
+        inputs(device.is_cpu() ? kInputBytesCpu : 0),
+        probes(device.is_cpu() ? kInputBytesCpu : 0) {}
+
+  verify::ExpectedCache expected;
+  Of<verify::CanonicalInputs> inputs;
+  Of<verify::MaskProbe> probes;
+};
+
 // Returns the cache of this rank. Workers have one rank and one device; in tests, several ranks are threads of a
 // process.
-verify::ExpectedCache& cache_of(const Communicator& cp, const RunOptions& options, const at::Device& device) {
+RankCache& cache_of(const Communicator& cp, const RunOptions& options) {
   static std::mutex mutex;
-  static std::map<int, verify::ExpectedCache> caches;
+  static std::map<int, RankCache> caches;
   const int rank = options.world_rank.value_or(cp.rank());
   const std::lock_guard lock(mutex);
   const auto found = caches.find(rank);
   if (found != caches.end()) return found->second;
-  return caches.try_emplace(rank, cache_bytes(device, options.ranks_on_gpu)).first->second;
+  return caches.try_emplace(rank, options.device, options.ranks_on_gpu).first->second;
+}
+
+std::size_t bytes_of(const verify::CanonicalInputs& inputs) {
+  std::size_t bytes = 0;
+  for (const at::Tensor* const input : {&inputs.q, &inputs.k, &inputs.v, &inputs.dout, &inputs.bias}) {
+    if (input->defined()) bytes += input->nbytes();
+  }
+  return bytes;
+}
+
+std::size_t bytes_of(const verify::MaskProbe& probe) {
+  return bytes_of(probe.inputs) + probe.expected.bytes();
+}
+
+// Returns what `make` makes of the problem, or has made of it for an earlier case.
+template <typename Value>
+std::shared_ptr<const Value> made_once(RankCache::Of<Value> RankCache::* kept, const Communicator& cp,
+                                       const RunOptions& options, const verify::CanonicalProblem& problem,
+                                       Value (*make)(const verify::CanonicalProblem&, const at::Device&)) {
+  auto* const cache = options.reference_cache ? &(cache_of(cp, options).*kept) : nullptr;
+  const auto* const found = cache ? cache->find(problem) : nullptr;
+  if (found != nullptr) return *found;
+  auto made = std::make_shared<const Value>(make(problem, options.device));
+  if (cache) cache->keep(problem, made, bytes_of(*made));
+  return made;
 }
 
 // Ranks compute the expected results together. If only some ranks have them in their caches, because a case ended
@@ -62,12 +104,11 @@ verify::ExpectedCache& cache_of(const Communicator& cp, const RunOptions& option
 std::shared_ptr<const Expected> expected_of(const verify::CanonicalProblem& problem,
                                             const verify::CanonicalInputs& inputs, Communicator& cp,
                                             const RunOptions& options) {
-  const at::Device device = inputs.q.device();
   if (!options.reference_cache)
     return std::make_shared<const Expected>(verify::compute_expected_together(problem, inputs, cp));
-  verify::ExpectedCache& cache = cache_of(cp, options, device);
+  verify::ExpectedCache& cache = cache_of(cp, options).expected;
   auto expected = cache.find(problem);
-  if (!anywhere(expected == nullptr, cp, device, "whether expected results are cached")) return expected;
+  if (!anywhere(expected == nullptr, cp, options.device, "whether expected results are cached")) return expected;
   expected = std::make_shared<const Expected>(verify::compute_expected_together(problem, inputs, cp));
   cache.keep(problem, expected);
   return expected;
@@ -85,7 +126,7 @@ class SharedMemory {
   // earlier cases if that is needed. The same on every rank.
   std::string memory_problem() {
     if (fits()) return {};
-    cache_of(cp_, options_, options_.device).clear();
+    cache_of(cp_, options_).expected.clear();
     cp_.checked_barrier(kBarrierTag, std::chrono::seconds(10));  // lets ranks close each other's memory
     cuda_device().release_cached_memory();
     if (fits()) return {};
@@ -152,7 +193,7 @@ class CaseRun {
     verify::CanonicalInputs inputs;
     Shards shards;
     timed(case_phase::kInputs, [&] {
-      inputs = verify::make_inputs(canonical, options_.device);
+      inputs = *made_once(&RankCache::inputs, *groups_.cp, options_, canonical, verify::make_inputs);
       shards = verify::make_shards(case_, inputs, view_);
     });
     Results results;
@@ -240,9 +281,10 @@ class CaseRun {
 
   void probe_mask() {
     const Case c = verify::mask_probe_case(case_, implementation_.probe_heads(case_));
-    const auto probe = verify::make_mask_probe(verify::canonical_problem(c, lengths_), options_.device);
-    const Results results = step(c, verify::make_shards(c, probe.inputs, view_));
-    add(verify::check_mask_probe(c, probe.expected, view_, results));
+    const auto probe = made_once(&RankCache::probes, *groups_.cp, options_, verify::canonical_problem(c, lengths_),
+                                 verify::make_mask_probe);
+    const Results results = step(c, verify::make_shards(c, probe->inputs, view_));
+    add(verify::check_mask_probe(c, probe->expected, view_, results));
   }
 
   // The further checks of a case in FP8.

@@ -141,7 +141,6 @@ bool is_below(const Frame& frame) {
   return is_one_of(kBelow, frame.function);
 }
 
-// Returns the frames of a trace that are shown.
 std::vector<Frame> shown_frames(std::vector<Frame> frames) {
   // The answer of cp-pool-worker to SIGUSR2 has its innermost frame last, so that a stderr tail keeps it.
   const bool innermost_last = is_below(frames.front()) && !is_below(frames.back());

@@ -86,25 +86,25 @@ void RunReport::on(const CaseFinished& event) {
   if (known) c.tries.back().sent = std::move(known.mapped().sent);
 }
 
-std::optional<std::size_t> RunReport::find_pool(const PoolId& id) const {
-  for (std::size_t i = pools.size(); i-- > 0;) {
-    if (pools[i].id == id && pools[i].spawned) return i;
+std::vector<PoolLife> RunReport::pool_lives() const {
+  std::vector<PoolLife> lives;
+  for (const ReportedPool& pool : pools) {
+    if (!pool.spawned || !pool.spawned->at_ms) continue;
+    lives.push_back({.pool = &pool,
+                     .spawned = *pool.spawned->at_ms,
+                     .ready = pool.ready ? pool.ready->at_ms : std::nullopt,
+                     .retired = pool.retired ? pool.retired->at_ms : std::nullopt});
   }
-  return std::nullopt;
-}
-
-std::vector<std::vector<const ReportedTry*>> RunReport::tries_by_pool() const {
-  std::vector<std::vector<const ReportedTry*>> by_pool(pools.size());
   for (const ReportedCase& c : cases) {
     for (const ReportedTry& each : c.tries) {
-      const auto pool = each.end.pool && each.end.at_ms ? find_pool(*each.end.pool) : std::nullopt;
-      if (pool && pools[*pool].spawned->at_ms) by_pool[*pool].push_back(&each);
+      PoolLife* const life = each.end.pool && each.end.at_ms ? find_pool(lives, *each.end.pool) : nullptr;
+      if (life != nullptr) life->tries.push_back(&each);
     }
   }
-  for (auto& tries : by_pool) {
-    std::ranges::stable_sort(tries, {}, [](const ReportedTry* each) { return *each->end.at_ms; });
+  for (PoolLife& life : lives) {
+    std::ranges::stable_sort(life.tries, {}, [](const ReportedTry* each) { return *each->end.at_ms; });
   }
-  return by_pool;
+  return lives;
 }
 
 std::vector<const ReportedCase*> RunReport::listed_cases() const {

@@ -2,6 +2,8 @@
 // end of a run is a function of it.
 #pragma once
 
+#include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <deque>
 #include <map>
@@ -41,6 +43,21 @@ struct ReportedPool {
   std::optional<PoolRetired> retired = std::nullopt;
 };
 
+// A pool and the tries that it ended, in the order in which they ended. Times are milliseconds of the run's clock.
+struct PoolLife {
+  const ReportedPool* pool;
+  double spawned;
+  std::optional<double> ready;    // nullopt if it never was
+  std::optional<double> retired;  // nullopt if the run ended before
+  std::vector<const ReportedTry*> tries = {};
+};
+// Returns the latest of the pools that has this ID; nullptr if there is none.
+template <std::derived_from<PoolLife> Life>
+Life* find_pool(std::vector<Life>& lives, const PoolId& id) {
+  const auto found = std::find_if(lives.rbegin(), lives.rend(), [&](const Life& life) { return life.pool->id == id; });
+  return found == lives.rend() ? nullptr : &*found;
+}
+
 // Whose times of phases are kept: the page needs those of the slowest ranks, the trace those of each rank.
 enum class PhaseTimes { none, of_slowest_rank, of_each_rank };
 
@@ -50,11 +67,8 @@ struct RunReport {
   // Adds the next event. What no report shows of it is dropped: most of it for a case that passed.
   void add(const Event& event);
 
-  // The latest pool of this ID that was spawned, as an index into `pools`.
-  [[nodiscard]] std::optional<std::size_t> find_pool(const PoolId& id) const;
-  // The tries that each pool ended, by index into `pools`, in the order in which they ended. Tries and pools without
-  // times, as in files of earlier versions, are left out.
-  [[nodiscard]] std::vector<std::vector<const ReportedTry*>> tries_by_pool() const;
+  // The pools that say when they were spawned. Tries without times, as in files of earlier versions, are left out.
+  [[nodiscard]] std::vector<PoolLife> pool_lives() const;
   // The verdict on a failure; nullptr if there is none.
   [[nodiscard]] const Verdict* verdict_on(const CaseFinished& event) const {
     const auto verdict = verdicts.find(event.index);

@@ -69,13 +69,16 @@ TEST(RunReport, AnEventIsOfTheLatestPoolOfItsName) {
   CaseFinished pass = test::finished(0, "a", CaseOutcome::pass);
   pass.at_ms = 2;
   const RunReport run = test::report_of({spawned, spawned, test::pool_ready(), pass, test::pool_ready(2)});
+  std::vector<PoolLife> lives = run.pool_lives();
   ASSERT_THAT(run.pools, SizeIs(3));
   EXPECT_FALSE(run.pools[0].ready);
   EXPECT_TRUE(run.pools[1].ready);
   EXPECT_FALSE(run.pools[2].spawned) << "its beginning is not in the file";
-  EXPECT_EQ(run.find_pool({"cpu/2", 1}), 1U);
-  EXPECT_EQ(run.find_pool({"cpu/2", 2}), std::nullopt);
-  EXPECT_THAT(run.tries_by_pool(), ElementsAre(IsEmpty(), ElementsAre(&run.cases[0].tries[0]), IsEmpty()));
+  ASSERT_THAT(lives, SizeIs(2));
+  EXPECT_EQ(find_pool(lives, {"cpu/2", 1}), &lives[1]);
+  EXPECT_EQ(find_pool(lives, {"cpu/2", 2}), nullptr);
+  EXPECT_THAT(lives[0].tries, IsEmpty());
+  EXPECT_THAT(lives[1].tries, ElementsAre(&run.cases[0].tries[0]));
 }
 
 }  // namespace

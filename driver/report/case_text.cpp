@@ -4,8 +4,11 @@
 #include <cmath>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "driver/core/figures.h"
+#include "driver/core/ledger.h"
+#include "driver/core/mapped.h"
 #include "driver/core/stack_lines.h"
 #include "driver/report/text_format.h"
 #include "worker/protocol/text_clean.h"
@@ -38,40 +41,33 @@ std::string rank_details(const protocol::RankResult& rank, const CaseFinished& e
 
 // Keeps the first of consecutive lines that differ only in digits, and counts the others.
 std::string fold_repeats(std::string_view text) {
-  std::string out;
-  std::string last;
-  std::string waiting;  // the second of such lines, shown if there is no third
-  std::size_t more = 0;
-  const auto flush = [&] {
-    if (more == 1) out += waiting + '\n';
-    if (more > 1) out += fmt::format("[and {} more lines that differ in digits alone]\n", more);
-    more = 0;
+  const std::vector<std::string_view> lines = protocol::lines_of(text);
+  const auto form = [](std::string line) {
+    std::erase_if(line, [](char c) { return c >= '0' && c <= '9'; });
+    return line;
   };
-  for (const std::string_view line : protocol::lines_of(text)) {
-    std::string form{line};
-    std::erase_if(form, [](char c) { return c >= '0' && c <= '9'; });
-    if (form == last && !form.empty()) {
-      waiting = line;
-      ++more;
-    } else {
-      flush();
-      out.append(line).append(1, '\n');
-      last = std::move(form);
-    }
+  const auto alike = [&](std::string_view before, std::string_view line) {
+    const std::string own = form(std::string{line});
+    return !own.empty() && own == form(std::string{before});
+  };
+  std::string out;
+  for (const auto& [begin, end] : stretches(lines, alike)) {
+    const bool folds = end - begin > 2;
+    for (std::size_t i = begin; i < (folds ? begin + 1 : end); ++i) out.append(lines[i]).append(1, '\n');
+    if (folds) out += fmt::format("[and {} more lines that differ in digits alone]\n", end - begin - 1);
   }
-  flush();
   return out;
 }
 
 }  // namespace
 
 std::string outcome_counts_text(const OutcomeCounts& counts) {
-  std::string text;
+  std::vector<std::string> texts;
   for (const auto& [outcome, name] : kNames<CaseOutcome>) {
     const std::size_t count = counts.at(static_cast<std::size_t>(outcome));
-    if (count > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, name);
+    if (count > 0) texts.push_back(fmt::format("{} {}", count, name));
   }
-  return text;
+  return fmt::format("{}", fmt::join(texts, ", "));
 }
 
 std::string case_name(const CaseFinished& event) {
@@ -96,14 +92,12 @@ std::string first_run_text(const CaseFinished& event) {
 }
 
 std::string earlier_runs_text(const CaseFinished& event) {
-  std::string text;
-  for (std::size_t i = 0; i < event.earlier.size();) {
-    std::size_t next = i;
-    while (next < event.earlier.size() && event.earlier[next].outcome == event.earlier[i].outcome) ++next;
-    text += fmt::format("{}{} {}", i == 0 ? "" : ", ", next - i, to_string(event.earlier[i].outcome));
-    i = next;
+  std::vector<std::string> counts;
+  const auto alike = [](const EarlierRun& a, const EarlierRun& b) { return a.outcome == b.outcome; };
+  for (const auto& [begin, end] : stretches(event.earlier, alike)) {
+    counts.push_back(fmt::format("{} {}", end - begin, to_string(event.earlier[begin].outcome)));
   }
-  return text.empty() ? "" : fmt::format("earlier runs: {} (the oldest first)\n", text);
+  return counts.empty() ? "" : fmt::format("earlier runs: {} (the oldest first)\n", fmt::join(counts, ", "));
 }
 
 void CaseRuns::add(const CaseFinished& event) {
@@ -115,18 +109,15 @@ void CaseRuns::add(const CaseFinished& event) {
 std::string CaseRuns::difference(const std::string& id) const {
   const auto counts = counts_.find(id);
   if (counts == counts_.end()) return "";
-  std::string text;
-  std::size_t all = 0;
+  std::vector<std::string> failures;
   std::size_t kinds = 0;
-  for (std::size_t i = 0; i < kCaseOutcomes; ++i) {
-    const std::size_t count = counts->second.at(i);
-    const auto outcome = static_cast<CaseOutcome>(i);
-    all += count;
-    kinds += count > 0 ? 1 : 0;
-    if (count == 0 || outcome == CaseOutcome::pass) continue;
-    text += fmt::format("{}{} in {}", text.empty() ? "" : ", ", to_string(outcome), count);
+  for (const auto& [outcome, name] : kNames<CaseOutcome>) {
+    const std::size_t count = counts->second.at(static_cast<std::size_t>(outcome));
+    if (count == 0) continue;
+    ++kinds;
+    if (outcome != CaseOutcome::pass) failures.push_back(fmt::format("{} in {}", name, count));
   }
-  return kinds < 2 ? "" : fmt::format("{} of {}", text, all);
+  return kinds < 2 ? "" : fmt::format("{} of {}", fmt::join(failures, ", "), total_of(counts->second));
 }
 
 std::string CaseRuns::text() const {
@@ -145,6 +136,10 @@ std::string shortened(std::string_view foreign) {
   return protocol::cut_text(foreign, kMostBytes);
 }
 
+std::string in_line(std::string_view foreign) {
+  return on_one_line(shortened(foreign));
+}
+
 std::string check_text(const Check& check) {
   const std::string head = fmt::format("rank {}: {}: ", check.rank, check.tensor);
   const std::string& message = check.message;
@@ -154,10 +149,10 @@ std::string check_text(const Check& check) {
   if (!message.empty() && std::isnan(check.error) && std::isnan(check.bound)) return head + message;
   // A check may fail although its error is within the bound: a NaN elsewhere, padding that is not zero.
   const char* relation = check.error > check.bound ? ">" : "against";
-  return head + fmt::format("{}error {} {} bound {} at {} (baseline {}, max_abs {}, rms {})",
+  return head + fmt::format("{}error {} {} bound {} at [{}] (baseline {}, max_abs {}, rms {})",
                             message.empty() ? "" : message + "; ", format_figure(check.error), relation,
-                            format_figure(check.bound), format_index(check.worst_index), format_figure(check.baseline),
-                            format_figure(check.max_abs), format_figure(check.rms));
+                            format_figure(check.bound), fmt::join(check.worst_index, ", "),
+                            format_figure(check.baseline), format_figure(check.max_abs), format_figure(check.rms));
 }
 
 std::string bound_factor_text(const CaseFinished& event) {
@@ -215,6 +210,13 @@ Urgency urgency_of(const CaseFinished& event) {
   return urgency_of(event.outcome);
 }
 
+void CaseGroup::add(const CaseFinished& event) {
+  ++cases;
+  ++counts.at(static_cast<std::size_t>(event.outcome));
+  ++by_urgency.at(static_cast<std::size_t>(urgency_of(event)));
+  if (shown == nullptr || urgency_of(event) > urgency_of(*shown)) shown = &event;
+}
+
 std::string expected_text(const CaseFinished& event) {
   if (!is_to_fail(event.expected)) return "";
   const bool passed = passed_unexpectedly(event);
@@ -249,9 +251,10 @@ std::string checks_table(const std::vector<Check>& checks) {
                     '\n';
   for (const Check& check : checks) {
     const auto told = [&](double figure) { return check.measured ? format_figure(figure) : "-"; };
-    out += fmt::format(fmt::runtime(kRow), check.tensor, check.rank, check.ok ? "ok" : "WRONG", told(check.error),
-                       told(check.bound), ratio_text(check), format_figure(check.baseline),
-                       format_figure(check.max_abs), format_figure(check.rms), format_index(check.worst_index));
+    out +=
+        fmt::format(fmt::runtime(kRow), check.tensor, check.rank, check.ok ? "ok" : "WRONG", told(check.error),
+                    told(check.bound), ratio_text(check), format_figure(check.baseline), format_figure(check.max_abs),
+                    format_figure(check.rms), fmt::format("[{}]", fmt::join(check.worst_index, ", ")));
     if (!check.message.empty()) out += "  " + check.message;
     out += '\n';
   }

@@ -1,5 +1,5 @@
-// What is said of a case: its name and runs, why it failed, its checks and verdicts. The terminal and all reports say
-// the same.
+// What is said of a case: its name and runs, why it failed, its checks, diagnosis and verdicts. The terminal and all
+// reports say the same.
 #pragma once
 
 #include <array>
@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "cases/diagnosis.h"
 #include "driver/core/events.h"
-#include "driver/report/diagnosis_text.h"
 #include "worker/protocol/messages.h"
 
 namespace cp_pool {
@@ -44,11 +44,13 @@ class CaseRuns {
   [[nodiscard]] std::string text() const;
 
  private:
-  std::map<std::string, std::array<std::size_t, kCaseOutcomes>> counts_;  // by ID, for cases with several runs
+  std::map<std::string, OutcomeCounts> counts_;  // by ID, for cases with several runs
 };
 
 // Returns at most the first KiB of foreign text, for a line of the terminal. The other reports have all of it.
 std::string shortened(std::string_view foreign);
+// The same, as a part of a line.
+std::string in_line(std::string_view foreign);
 
 // Returns "rank 1: dq: error 0.031 > bound 0.012 at [0, 17, 3] (baseline 0.005, max_abs 0.04, rms 0.001)", with the
 // check's message if it has one.
@@ -56,6 +58,25 @@ std::string check_text(const Check& check);
 
 // Returns "bounds x 3" for a case whose bounds were multiplied; empty for others.
 std::string bound_factor_text(const CaseFinished& event);
+
+// What '?' means, in the legend of this picture and of the drawn one.
+inline constexpr std::string_view kUnclearWeights = "weights that are no whole numbers, or unknown";
+
+// Returns a framed picture with queries downwards and keys to the right. The rank that owns the keys stands above each
+// column, the rank that owns the queries before each row (rank_letter; '*' for several ranks). Lines mark where another
+// sequence begins. A legend says how large a cell is and what the characters mean. Each line ends with a newline. The
+// picture must be well formed (worker/protocol/diagnosis_intake.h).
+std::string mask_text(const MaskPicture& picture);
+
+// True if the diagnosis names a cause, certain or likely.
+bool names_a_cause(const Diagnosis& diagnosis);
+
+// How to draw the picture of the mask: not at all, coarse enough for a screen, or cell by cell.
+enum class DrawMask { never, coarse, whole };
+
+// Returns the cause, and indented below it the evidence, the largest rectangles of wrong pairs, and the picture. Each
+// line ends with a newline.
+std::string diagnosis_text(const Diagnosis& diagnosis, DrawMask draw = DrawMask::never);
 
 // Returns the cause that the diagnosis names, or else the reason, which may only name the first wrong tensor.
 const std::string& cause_or_reason(const CaseFinished& event);
@@ -77,6 +98,16 @@ std::string expected_text(const CaseFinished& event);
 std::string_view outcome_word(const CaseFinished& event);
 // Returns how urgent the case is. An expected failure is not urgent.
 Urgency urgency_of(const CaseFinished& event);
+
+// Cases that a page shows as one.
+struct CaseGroup {
+  std::size_t cases = 0;
+  OutcomeCounts counts{};
+  std::array<std::size_t, 3> by_urgency{};
+  const CaseFinished* shown = nullptr;  // the first case of the highest urgency
+
+  void add(const CaseFinished& event);
+};
 
 // Returns "STATE_LEAK (2 of 2), by ID" or "REAL (2 of 3)".
 std::string verdict_line(const Verdict& verdict);

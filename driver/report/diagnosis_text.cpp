@@ -1,9 +1,8 @@
-#include "driver/report/diagnosis_text.h"
-
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <ranges>
 #include <set>
 #include <utility>
 #include <vector>
@@ -12,6 +11,7 @@
 #include <fmt/ranges.h>
 
 #include "driver/core/figures.h"
+#include "driver/report/case_text.h"
 #include "driver/report/text_format.h"
 
 namespace cp_pool {
@@ -24,7 +24,7 @@ constexpr char kSeveralRanks = '*';
 using Owners = std::vector<std::vector<int>>;
 
 char rank_sign(const Owners& owners, std::size_t cell) {
-  if (cell >= owners.size() || owners[cell].empty()) return ' ';
+  if (owners[cell].empty()) return ' ';
   return owners[cell].size() > 1 ? kSeveralRanks : rank_letter(owners[cell].front());
 }
 
@@ -58,29 +58,11 @@ std::string legend(const MaskPicture& picture, const std::string& ranks) {
     const auto occurs = [sign](const std::string& row) { return row.find(sign) != std::string::npos; };
     if (std::ranges::any_of(picture.rows, occurs)) meanings.push_back(fmt::format("{} {}", sign, meaning));
   }
-  const auto queries = static_cast<std::size_t>(std::max<std::int64_t>(picture.q_per_cell, 0));
-  const auto keys = static_cast<std::size_t>(std::max<std::int64_t>(picture.kv_per_cell, 0));
   const bool several = ranks.find(kSeveralRanks) != std::string::npos;
   return fmt::format("{}queries downwards, keys to the right, with their ranks{}; a cell is {} x {}\n{}{}\n", kIndent,
                      several ? fmt::format(" ({}: several)", kSeveralRanks) : "",
-                     queries == 1 ? "1 query" : fmt::format("{} queries", queries), count_of(keys, "key"), kIndent,
-                     fmt::join(meanings, "; "));
-}
-
-constexpr std::size_t kMostRectangles = 3;  // of missing pairs, and as many of excess pairs
-
-void add_rectangles(const std::vector<PairRectangle>& rectangles, std::string& lines) {
-  const std::size_t shown = std::min(rectangles.size(), kMostRectangles);
-  for (std::size_t i = 0; i < shown; ++i) lines += rectangles[i].text + '\n';
-}
-
-std::string pairs_text(const WrongPairs& pairs) {
-  std::string lines;
-  add_rectangles(pairs.missing, lines);
-  add_rectangles(pairs.excess, lines);
-  lines += fmt::format("in all {} of a query and a key are missing, {} in excess\n",
-                       count_of(pairs.missing_pairs, "pair"), pairs.excess_pairs);
-  return lines;
+                     picture.q_per_cell == 1 ? "1 query" : fmt::format("{} queries", picture.q_per_cell),
+                     count_of(picture.kv_per_cell, "key"), kIndent, fmt::join(meanings, "; "));
 }
 
 // Returns the sign for several cells together.
@@ -143,7 +125,7 @@ MaskPicture coarser(const MaskPicture& picture, std::size_t factor) {
 std::string picture_text(const MaskPicture& picture, DrawMask draw) {
   constexpr std::size_t kMostRows = 32;
   constexpr std::size_t kMostColumns = 64;
-  const std::size_t columns = picture.rows.empty() ? 0 : picture.rows.front().size();
+  const std::size_t columns = picture.rows.front().size();
   std::size_t factor = 1;
   while (cells_after(picture.rows.size(), factor) > kMostRows || cells_after(columns, factor) > kMostColumns) ++factor;
   return mask_text(draw == DrawMask::whole || factor == 1 ? picture : coarser(picture, factor));
@@ -152,9 +134,7 @@ std::string picture_text(const MaskPicture& picture, DrawMask draw) {
 }  // namespace
 
 std::string mask_text(const MaskPicture& picture) {
-  std::size_t columns = 0;
-  for (const std::string& row : picture.rows) columns = std::max(columns, row.size());
-  if (columns == 0) return {};
+  const std::size_t columns = picture.rows.front().size();
   std::string ranks;
   const Owners kv_owners = owners_of(picture.kv_ranks, picture.kv_owners);
   const Owners q_owners = owners_of(picture.q_ranks, picture.q_owners);
@@ -163,10 +143,8 @@ std::string mask_text(const MaskPicture& picture) {
   text += frame(picture, columns);
   for (std::size_t i = 0; i < picture.rows.size(); ++i) {
     if (i > 0 && is_border(picture.q_borders, i)) text += frame(picture, columns);
-    std::string cells = picture.rows[i];
-    cells.resize(columns, ' ');
     ranks += rank_sign(q_owners, i);
-    text += fmt::format("{}{} |{}|\n", kIndent, ranks.back(), with_borders(picture, cells, '|'));
+    text += fmt::format("{}{} |{}|\n", kIndent, ranks.back(), with_borders(picture, picture.rows[i], '|'));
   }
   return text + frame(picture, columns) + legend(picture, ranks);
 }
@@ -175,7 +153,11 @@ bool names_a_cause(const Diagnosis& diagnosis) {
   return diagnosis.certainty != Certainty::unknown;
 }
 
-std::string cause_line(const Diagnosis& diagnosis) {
+// Returns one line:
+// "cause: the window's left edge is 63 instead of 64 (explains out, dq within bounds)"
+// "cause (likely): .. (explains out within bounds); or: no_mask, whole_keys"
+// "cause: unknown: only dk and dv are wrong"
+static std::string cause_line(const Diagnosis& diagnosis) {
   if (!names_a_cause(diagnosis)) return fmt::format("cause: unknown: {}", diagnosis.cause);
   std::string line =
       fmt::format("cause{}: {}", diagnosis.certainty == Certainty::likely ? " (likely)" : "", diagnosis.cause);
@@ -191,7 +173,14 @@ std::string cause_line(const Diagnosis& diagnosis) {
 std::string diagnosis_text(const Diagnosis& diagnosis, DrawMask draw) {
   std::string lines;
   for (const std::string& evidence : diagnosis.evidence) lines += evidence + '\n';
-  if (diagnosis.pairs) lines += pairs_text(*diagnosis.pairs);
+  if (diagnosis.pairs) {
+    constexpr std::size_t kMostRectangles = 3;  // of missing pairs, and as many of excess pairs
+    for (const auto* const wrong : {&diagnosis.pairs->missing, &diagnosis.pairs->excess}) {
+      for (const PairRectangle& one : *wrong | std::views::take(kMostRectangles)) lines += one.text + '\n';
+    }
+    lines += fmt::format("in all {} of a query and a key are missing, {} in excess\n",
+                         count_of(diagnosis.pairs->missing_pairs, "pair"), diagnosis.pairs->excess_pairs);
+  }
   if (diagnosis.picture && draw != DrawMask::never) lines += picture_text(*diagnosis.picture, draw);
   return cause_line(diagnosis) + '\n' + (lines.empty() ? "" : prefix_lines(lines, "  "));
 }

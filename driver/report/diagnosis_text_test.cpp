@@ -1,6 +1,6 @@
-#include "driver/report/diagnosis_text.h"
-
 #include <gmock/gmock.h>
+
+#include "driver/report/case_text.h"
 
 namespace cp_pool {
 namespace {
@@ -13,19 +13,6 @@ TEST(MaskText, HasACharacterForEachRankOfACase) {
   EXPECT_THAT(mask_text(picture), testing::StartsWith("     @&\n"
                                                       "    +--+\n"
                                                       "  & |..|\n"));
-}
-
-// A foreign worker may send such a picture.
-TEST(MaskText, TakesRowsOfUnequalLengthAndMissingRanks) {
-  MaskPicture picture;
-  picture.rows = {".", "..."};
-  picture.kv_borders = {7, -1};
-  EXPECT_THAT(mask_text(picture), testing::StartsWith("        \n"
-                                                      "    +---+\n"
-                                                      "    |.  |\n"
-                                                      "    |...|\n"
-                                                      "    +---+\n"));
-  EXPECT_EQ(mask_text({}), "");
 }
 
 }  // namespace

@@ -23,25 +23,17 @@ std::string escaped(std::string_view text, bool property) {
   std::string out;
   for (const char c : text) {
     const bool special = c == '%' || c == '\r' || c == '\n' || (property && (c == ':' || c == ','));
-    if (special) {
-      out += fmt::format("%{:02X}", static_cast<unsigned char>(c));
-    } else {
-      out += c;
-    }
+    out += special ? fmt::format("%{:02X}", static_cast<unsigned char>(c)) : std::string(1, c);
   }
   return out;
 }
 
 }  // namespace
 
-std::string github_command(std::string_view kind, std::string_view title, std::string_view message) {
-  return fmt::format("::{} title={}::{}", kind, escaped(title, true), escaped(message, false));
-}
-
 std::vector<std::string> github_annotations(const RunReport& run) {
   std::vector<std::string> lines;
   const auto show = [&](std::string_view kind, std::string_view title, std::string_view message) {
-    lines.push_back(github_command(kind, title, message));
+    lines.push_back(fmt::format("::{} title={}::{}", kind, escaped(title, true), escaped(message, false)));
   };
   FailureKinds kinds;
   std::set<std::string> reasons;  // why cases could not be judged by any pool, each once

@@ -5,8 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "driver/report/xml_nodes.h"
-
 namespace cp_pool {
 namespace {
 

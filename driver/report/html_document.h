@@ -1,9 +1,11 @@
 // A page of cp-pool: one file without external scripts, fonts or pictures, in light and dark colours, and readable in
-// print. Texts are plain (report/xml_nodes.h). Pictures are SVG in the page (report/pictures/).
+// print. Pictures are SVG in the page (report/pictures/). Nodes of XML are written here for JUnit, too. Texts are clean
+// (worker/protocol/text_clean.h): they hold no character that XML forbids.
 #pragma once
 
 #include <cstddef>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <pugixml.hpp>
@@ -11,6 +13,25 @@
 #include "cases/case_outcome.h"
 
 namespace cp_pool {
+
+inline void set(pugi::xml_node node, const char* name, const std::string& value) {
+  node.append_attribute(name).set_value(value.c_str());
+}
+
+// Appends a child with these attributes, and returns it.
+inline pugi::xml_node append(pugi::xml_node parent, const char* name,
+                             const std::vector<std::pair<const char*, std::string>>& attributes) {
+  pugi::xml_node node = parent.append_child(name);
+  for (const auto& [attribute, value] : attributes) set(node, attribute, value);
+  return node;
+}
+
+// Appends a child with that text, and returns it.
+inline pugi::xml_node append_text(pugi::xml_node parent, const char* name, const std::string& text) {
+  pugi::xml_node node = parent.append_child(name);
+  node.append_child(pugi::node_pcdata).set_value(text.c_str());
+  return node;
+}
 
 class HtmlDocument {
  public:

@@ -2,6 +2,7 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -17,11 +18,10 @@
 #include "driver/report/html_document.h"
 #include "driver/report/pictures/pictures.h"
 #include "driver/report/reports.h"
-#include "driver/report/search_text.h"
 #include "driver/report/summary.h"
 #include "driver/report/text_format.h"
 #include "driver/report/time_tables.h"
-#include "driver/report/xml_nodes.h"
+#include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
 namespace {
@@ -36,35 +36,21 @@ void append_section(pugi::xml_node body, const char* title, const std::string& t
   set(append_text(body, "pre", text), "class", "wide");
 }
 
-// Returns whether there was anything to draw.
-bool append_diagnosis(pugi::xml_node parent, const Diagnosis& diagnosis, std::size_t index) {
-  const std::string id = fmt::format("failure-{}", index);
-  if (diagnosis.picture) append_mask(parent, *diagnosis.picture, id + "-mask");
-  append_strips(parent, diagnosis.strips, id + "-strips");
-  return diagnosis.picture || !diagnosis.strips.empty();
-}
-
-// Removes the first `count` lines of the text and returns them.
-std::string_view take_lines(std::string_view& text, std::size_t count) {
-  std::size_t end = 0;
-  while (count-- > 0 && end < text.size()) end = std::min(text.find('\n', end), text.size() - 1) + 1;
-  const std::string_view lines = text.substr(0, end);
-  text.remove_prefix(end);
-  return lines;
-}
-
-void append_lines(pugi::xml_node parent, std::string_view lines) {
-  if (!lines.empty()) append_text(parent, "pre", std::string(lines));
-}
-
+// Appends the first line as a paragraph, and the others below it, most of them folded away.
 void append_words(pugi::xml_node parent, std::string_view text) {
-  const std::string_view sentence = take_lines(text, 1);
-  append_text(parent, "p", std::string(sentence.substr(0, sentence.find('\n'))));
-  append_lines(parent, take_lines(text, kShownEvidence));
-  if (text.empty()) return;
+  const std::vector<std::string_view> lines = protocol::lines_of(text);
+  const auto append_lines = [&](pugi::xml_node to, std::size_t begin, std::size_t end) {
+    if (begin >= end) return;
+    const auto shown = std::span(lines).subspan(begin, end - begin);
+    append_text(to, "pre", fmt::format("{}\n", fmt::join(shown, "\n")));
+  };
+  const std::size_t shown = std::min(lines.size(), 1 + kShownEvidence);
+  append_text(parent, "p", lines.empty() ? "" : std::string(lines.front()));
+  append_lines(parent, 1, shown);
+  if (shown == lines.size()) return;
   pugi::xml_node rest = append(parent, "details", {{"class", "calm"}});
-  append_text(rest, "summary", count_of(std::ranges::count(text, '\n'), "more line"));
-  append_lines(rest, text);
+  append_text(rest, "summary", count_of(std::ssize(lines) - static_cast<std::ptrdiff_t>(shown), "more line"));
+  append_lines(rest, shown, lines.size());
 }
 
 // A try of a case that did not pass.
@@ -85,10 +71,9 @@ std::vector<Failure> failures_of(const RunReport& run) {
     for (const ReportedTry& each : c.tries) {
       const CaseFinished& event = each.end;
       const bool last = &each == &c.tries.back();
-      const auto is_told = [&] {
-        return is_failure(event) || (event.outcome == CaseOutcome::infra && reasons.insert(event.reason).second);
-      };
-      if (last && (!is_told() || is_shown_by_smallest(event.search))) continue;
+      const bool told =
+          !last || is_failure(event) || (event.outcome == CaseOutcome::infra && reasons.insert(event.reason).second);
+      if (!told || (last && is_shown_by_smallest(event.search))) continue;
       failures.push_back({.event = &event, .last = last, .kind = kinds.add(event)});
     }
     if (failures.size() > before) failures.back().verdict = run.verdict_on(c.end());
@@ -134,7 +119,11 @@ void append_failures(pugi::xml_node body, const RunReport& run, const std::strin
     head.append_child(pugi::node_pcdata).set_value(" ");
     set(append_text(head, "a", head_of(failure)), "href", "#" + case_anchor(event.index));
     if (event.diagnosis && drawn < kDrawnFailures) {
-      drawn += append_diagnosis(details, *event.diagnosis, event.index) ? 1 : 0;
+      const std::optional<MaskPicture>& picture = event.diagnosis->picture;
+      const std::vector<ErrorStrip>& strips = event.diagnosis->strips;
+      if (picture) append_mask(details, *picture, fmt::format("failure-{}-mask", event.index));
+      append_strips(details, strips, fmt::format("failure-{}-strips", event.index));
+      drawn += picture || !strips.empty() ? 1 : 0;
     }
     append_words(details, text_of(failure));
     if (event.rerun.empty()) continue;
@@ -143,23 +132,11 @@ void append_failures(pugi::xml_node body, const RunReport& run, const std::strin
   }
 }
 
-// The counts of one cell of the overview.
-struct Cell {
-  std::size_t cases = 0;
-  std::size_t passed = 0;
-  const CaseFinished* shown = nullptr;  // the first case of the highest urgency
-
-  void add(const CaseFinished& event) {
-    ++cases;
-    passed += event.outcome == CaseOutcome::pass ? 1 : 0;
-    if (shown == nullptr || urgency_of(event) > urgency_of(*shown)) shown = &event;
-  }
-};
-
 void append_overview(pugi::xml_node body, const std::vector<const ReportedCase*>& cases) {
-  using Rows = std::vector<std::pair<std::string, std::map<std::string, Cell>>>;  // in the order of their first case
+  using Columns = std::map<std::string, CaseGroup>;
+  using Rows = std::vector<std::pair<std::string, Columns>>;  // in the order of their first case
   std::vector<std::pair<std::string, Rows>> suites;
-  std::vector<std::string> columns;
+  std::set<std::string> columns;
   const auto entry_of = [](auto& list, const std::string& name) -> auto& {
     auto entry = std::ranges::find(list, name, [](const auto& pair) -> const auto& { return pair.first; });
     if (entry == list.end()) entry = list.insert(entry, {name, {}});
@@ -168,10 +145,9 @@ void append_overview(pugi::xml_node body, const std::vector<const ReportedCase*>
   for (const ReportedCase* const c : cases) {
     const CaseFinished& event = c->end();
     const std::string column = event.payload->column();
-    if (std::ranges::find(columns, column) == columns.end()) columns.push_back(column);
+    columns.insert(column);
     entry_of(entry_of(suites, suite_of(event)), event.payload->model())[column].add(event);
   }
-  std::ranges::sort(columns);
   for (const auto& [suite, rows] : suites) {
     append_text(body, "h2", suite + ": passed by model, communication type and layout");
     std::vector<std::string> head{"model"};
@@ -186,9 +162,10 @@ void append_overview(pugi::xml_node body, const std::vector<const ReportedCase*>
           append_cell(row, "");
           continue;
         }
-        const Cell& cell = found->second;
-        const std::string text = cell.passed == cell.cases ? fmt::format("{}", cell.cases)
-                                                           : fmt::format("{} of {}", cell.passed, cell.cases);
+        const CaseGroup& cell = found->second;
+        const std::size_t passed = cell.counts.at(static_cast<std::size_t>(CaseOutcome::pass));
+        const std::string text =
+            passed == cell.cases ? fmt::format("{}", cell.cases) : fmt::format("{} of {}", passed, cell.cases);
         pugi::xml_node link = append_text(append_cell(row, "", outcome_class(urgency_of(*cell.shown))), "a", text);
         set(link, "href", "#" + case_anchor(cell.shown->index));
       }
@@ -196,18 +173,13 @@ void append_overview(pugi::xml_node body, const std::vector<const ReportedCase*>
   }
 }
 
-std::string in_a_cell(std::string_view foreign) {
-  return on_one_line(shortened(foreign));
-}
-
-// Returns the worker's name and versions.
 std::string worker_text(const protocol::ReadyEvent& ready) {
-  std::string text = in_a_cell(ready.worker);
+  std::string text = in_line(ready.worker);
   if (const int gpus = protocol::shared_gpus(ready); gpus > 0) {
     text += fmt::format(", ranks share {}", count_of(gpus, "GPU"));
   }
   for (const auto& [name, version] : ready.versions.items()) {
-    text += in_a_cell(fmt::format(", {} {}", name, version.is_string() ? version.get<std::string>() : version.dump()));
+    text += in_line(fmt::format(", {} {}", name, version.is_string() ? version.get<std::string>() : version.dump()));
   }
   return text;
 }
@@ -216,7 +188,7 @@ std::string hosts_text(const protocol::ReadyEvent& ready) {
   std::string text;
   std::set<std::string> hosts;
   for (const protocol::RankInfo& rank : ready.ranks) {
-    if (hosts.insert(rank.host).second) text += (text.empty() ? "" : " ") + in_a_cell(rank.host);
+    if (hosts.insert(rank.host).second) text += (text.empty() ? "" : " ") + in_line(rank.host);
   }
   return text;
 }
@@ -227,7 +199,7 @@ void append_pools(pugi::xml_node body, const std::vector<ReportedPool>& pools) {
   pugi::xml_node table = append_table(body, {"pool", "ready after", "cases", "ended", "hosts", "worker"});
   for (const ReportedPool& pool : pools) {
     std::string end = pool.retired ? std::string{to_string(pool.retired->reason)} : "";
-    if (pool.retired && !pool.retired->detail.empty()) end += ": " + in_a_cell(pool.retired->detail);
+    if (pool.retired && !pool.retired->detail.empty()) end += ": " + in_line(pool.retired->detail);
     pugi::xml_node row = table.append_child("tr");
     append_cell(row, to_string(pool.id));
     append_cell(row, pool.ready ? format_duration(pool.ready->spawn_to_ready_ms) : "never", "number");
@@ -268,9 +240,9 @@ std::string note_of(const ReportedCase& c, const RunReport& run) {
   const CaseFinished& event = c.end();
   std::vector<CaseOutcome> earlier = mapped(c.tries, [](const ReportedTry& each) { return each.end.outcome; });
   earlier.pop_back();
-  std::vector<std::string> notes{event.reason.empty() ? words_on_pass(event) : in_a_cell(event.reason),
-                                 in_a_cell(first_run_text(event)), tries_text(event, earlier),
-                                 in_a_cell(expected_text(event))};
+  std::vector<std::string> notes{event.reason.empty() ? words_on_pass(event) : in_line(event.reason),
+                                 in_line(first_run_text(event)), tries_text(event, earlier),
+                                 in_line(expected_text(event))};
   if (const Verdict* const verdict = run.verdict_on(event)) notes.push_back(verdict_line(*verdict));
   std::erase(notes, "");
   return fmt::format("{}", fmt::join(notes, "; "));

@@ -11,9 +11,9 @@
 #include "cases/case_groups.h"
 #include "driver/core/figures.h"
 #include "driver/report/case_text.h"
+#include "driver/report/html_document.h"
 #include "driver/report/reports.h"
 #include "driver/report/text_format.h"
-#include "driver/report/xml_nodes.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
@@ -39,11 +39,6 @@ Element element_of(const CaseFinished& event) {
 
 std::string seconds_text(double seconds) {
   return fmt::format("{:.3f}", seconds);
-}
-
-void append_properties(pugi::xml_node parent, const Properties& properties) {
-  pugi::xml_node list = parent.append_child("properties");
-  for (const auto& [name, value] : properties) append(list, "property", {{"name", name}, {"value", value}});
 }
 
 // No published schema allows <properties> in a <testcase>. Lines of this form in <system-out> are the accepted
@@ -74,11 +69,9 @@ std::string message_of(const CaseFinished& event) {
 // or rerunError.
 void append_try(pugi::xml_node test, const CaseFinished& tried, bool passed) {
   const bool failure = element_of(tried.outcome) == Element::failure;
-  const char* const element = passed    ? (failure ? "flakyFailure" : "flakyError")
-                              : failure ? "rerunFailure"
-                                        : "rerunError";
+  const std::string element = fmt::format("{}{}", passed ? "flaky" : "rerun", failure ? "Failure" : "Error");
   pugi::xml_node node =
-      append(test, element, {{"type", std::string{to_string(tried.outcome)}}, {"message", message_of(tried)}});
+      append(test, element.c_str(), {{"type", std::string{to_string(tried.outcome)}}, {"message", message_of(tried)}});
   append_text(node, "stackTrace", failure_details(tried, DrawMask::coarse));
   if (const std::string said = stderr_details(tried); !said.empty()) append_text(node, "system-err", said);
 }
@@ -178,40 +171,38 @@ void append_case(pugi::xml_node suite, const ReportedCase& c, const std::string&
 struct Suite {
   std::string name;
   std::size_t tests = 0;
-  std::size_t failures = 0;
-  std::size_t errors = 0;
-  std::size_t skipped = 0;
+  std::map<Element, std::size_t> counts = {};
   double seconds = 0;
   std::vector<const ReportedCase*> cases = {};
 
   void count(Element element, double case_ms) {
     ++tests;
-    failures += element == Element::failure ? 1 : 0;
-    errors += element == Element::error ? 1 : 0;
-    skipped += element == Element::skipped ? 1 : 0;
+    ++counts[element];
     seconds += case_ms / 1000;
   }
 };
 
-void set_counts(pugi::xml_node node, const Suite& counts) {
-  set(node, "tests", std::to_string(counts.tests));
-  set(node, "failures", std::to_string(counts.failures));
-  set(node, "errors", std::to_string(counts.errors));
+void set_counts(pugi::xml_node node, Suite& suite) {
+  set(node, "tests", std::to_string(suite.tests));
+  set(node, "failures", std::to_string(suite.counts[Element::failure]));
+  set(node, "errors", std::to_string(suite.counts[Element::error]));
 }
 
-pugi::xml_node append_suite(pugi::xml_node root, const Suite& counts, const RunStarted& run, const std::string& host) {
-  pugi::xml_node suite = append(root, "testsuite", {{"name", counts.name}});
-  set_counts(suite, counts);
-  set(suite, "skipped", std::to_string(counts.skipped));
-  set(suite, "time", seconds_text(counts.seconds));
+pugi::xml_node append_suite(pugi::xml_node root, Suite& of, const RunStarted& run, const std::string& host) {
+  pugi::xml_node suite = append(root, "testsuite", {{"name", of.name}});
+  set_counts(suite, of);
+  set(suite, "skipped", std::to_string(of.counts[Element::skipped]));
+  set(suite, "time", seconds_text(of.seconds));
   const auto start = std::chrono::system_clock::to_time_t(run.started);
   set(suite, "timestamp", fmt::format("{:%Y-%m-%dT%H:%M:%S}", fmt::gmtime(start)));
   set(suite, "hostname", host);
-  append_properties(suite, {{"matrix", run.title},
-                            {"size", run.size},
-                            {"device", run.device},
-                            {"implementation", fmt::format("{}", fmt::join(run.implementations, "; "))},
-                            {"cp_pool_version", run.version}});
+  const Properties properties = {{"matrix", run.title},
+                                 {"size", run.size},
+                                 {"device", run.device},
+                                 {"implementation", fmt::format("{}", fmt::join(run.implementations, "; "))},
+                                 {"cp_pool_version", run.version}};
+  pugi::xml_node list = suite.append_child("properties");
+  for (const auto& [name, value] : properties) append(list, "property", {{"name", name}, {"value", value}});
   return suite;
 }
 
@@ -250,7 +241,7 @@ std::string junit_report(const RunReport& run, const std::string& host) {
     const int times = ++named[class_name + '\n' + name];
     return times == 1 ? name : fmt::format("{} (#{})", name, times);
   };
-  for (const Suite& suite : suites) {
+  for (Suite& suite : suites) {
     pugi::xml_node node = append_suite(root, suite, run.header, host);
     for (const ReportedCase* const c : suite.cases) {
       append_case(node, *c, unique_name(class_name(c->end()), case_name(c->end())), runs.difference(c->end().id),

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <fmt/format.h>
 
+#include "driver/core/ledger.h"
 #include "driver/core/mapped.h"
 #include "driver/report/case_text.h"
 #include "driver/report/output_file.h"
@@ -22,20 +22,13 @@ constexpr std::size_t kLeastBarColumns = 5;
 constexpr std::size_t kLeastNameColumns = 20;
 constexpr std::size_t kAgeColumns = 7;
 
-// Returns a bar with `columns` characters between the brackets, and a space after it.
-std::string bar(std::size_t done, std::size_t all, std::size_t columns) {
-  const std::size_t filled = all == 0 ? columns : columns * done / all;
-  return fmt::format("[{}{}] ", std::string(filled, '='), std::string(columns - filled, ' '));
-}
-
 std::string counts_text(const LiveState& state, std::size_t done) {
   std::string text = state.expanded > 0 ? fmt::format("{}/{}", done, state.expanded) : count_of(done, "case") + ':';
-  for (std::size_t i = 0; i < kCaseOutcomes; ++i) {
-    const std::size_t count = state.counts.at(i) - state.expected.at(i);
-    if (count > 0) text += fmt::format(" {} {}", count, to_string(static_cast<CaseOutcome>(i)));
+  for (const auto& [outcome, name] : kNames<CaseOutcome>) {
+    const std::size_t count = state.counts.at(static_cast<std::size_t>(outcome));
+    if (count > 0) text += fmt::format(" {} {}", count, name);
   }
-  const std::size_t expected = std::accumulate(state.expected.begin(), state.expected.end(), std::size_t{0});
-  if (expected > 0) text += fmt::format(" {} xfail", expected);
+  if (state.expected > 0) text += fmt::format(" {} xfail", state.expected);
   return text;
 }
 
@@ -49,11 +42,9 @@ Speed speed(const LiveState& state, std::size_t done) {
   if (done == 0 || state.elapsed_s <= 0) return {};
   const double rate = static_cast<double>(done) / state.elapsed_s;
   Speed out{.rate = fmt::format(" {:.1f}/s", rate)};
-  if (done < state.expanded && state.left_s) {
-    out.eta = fmt::format(" ETA {}", format_clock(*state.left_s));
-  } else if (done < state.expanded) {
-    out.eta = fmt::format(" ETA {}", format_clock(static_cast<double>(state.expanded - done) / rate));
-  }
+  if (done >= state.expanded) return out;
+  const double left_s = state.left_s.value_or(static_cast<double>(state.expanded - done) / rate);
+  out.eta = fmt::format(" ETA {}", format_clock(left_s));
   return out;
 }
 
@@ -80,20 +71,20 @@ std::string after_bar(const std::string& text) {
 
 }  // namespace
 
-std::size_t cases_done(const std::array<std::size_t, kCaseOutcomes>& counts) {
-  return std::accumulate(counts.begin(), counts.end(), std::size_t{0}) -
-         counts.at(static_cast<std::size_t>(CaseOutcome::not_run));
+std::size_t cases_done(const LiveState& state) {
+  return total_of(state.counts) + state.expected - state.counts.at(static_cast<std::size_t>(CaseOutcome::not_run));
 }
 
 std::string live_line(const LiveState& state, std::size_t columns) {
-  const std::size_t done = cases_done(state.counts);
+  const std::size_t done = cases_done(state);
   const Speed pace = speed(state, done);
   const std::string counts = counts_text(state, done);
   const std::string text = counts + after_bar(pace.rate + pace.eta);
   constexpr std::size_t kBrackets = 3;  // the brackets and a space
   const std::size_t wanted = width_of(text);
   if (state.expanded > 0 && wanted + kBrackets + kLeastBarColumns <= columns) {
-    return bar(done, state.expanded, std::min(kBarColumns, columns - wanted - kBrackets)) + text;
+    const std::size_t length = std::min(kBarColumns, columns - wanted - kBrackets);
+    return fmt::format("[{:<{}}] {}", std::string(length * done / state.expanded, '='), length, text);
   }
   return clip(wanted > columns ? counts + after_bar(pace.eta) : text, columns);
 }
@@ -144,23 +135,22 @@ void LiveLines::on(const RunStarted& event) {
 }
 
 void LiveLines::on(const PoolSpawned& event) {
-  starting_[to_string(event.pool)] = {pool_name(event.pool) + " starts", style_.now(), ""};
+  starting_[to_string(event.pool)] = {{.name = pool_name(event.pool) + " starts"}, style_.now()};
 }
 
 void LiveLines::on(const CaseStarted& event) {
   const auto now = style_.now();
   if (first_case_ == Clock::time_point{}) first_case_ = now;
-  running_[event.index] = {event.id, now, ""};
+  running_[event.index] = {{.name = event.id}, now};
 }
 
 void LiveLines::on(const CaseProgress& event) {
   const auto running = running_.find(event.index);
-  if (running != running_.end()) running->second.phase = event.phase;
+  if (running != running_.end()) running->second.item.phase = event.phase;
 }
 
 void LiveLines::on(const CaseFinished& event) {
-  ++state_.counts.at(static_cast<std::size_t>(event.outcome));
-  if (failed_as_expected(event)) ++state_.expected.at(static_cast<std::size_t>(event.outcome));
+  ++(failed_as_expected(event) ? state_.expected : state_.counts.at(static_cast<std::size_t>(event.outcome)));
   running_.erase(event.index);
   if (const auto earlier = earlier_ms_.find(event.id); earlier != earlier_ms_.end()) {
     earlier_done_ms_ += earlier->second;
@@ -186,9 +176,8 @@ std::vector<LiveItem> LiveLines::items() const {
     std::vector<const Running*> sorted = mapped(running, [](const auto& entry) { return &entry.second; });
     std::ranges::stable_sort(sorted, {}, &Running::since);
     for (const Running* each : sorted) {
-      items.push_back({.name = each->id,
-                       .seconds = std::chrono::duration<double>(now - each->since).count(),
-                       .phase = each->phase});
+      items.push_back(each->item);
+      items.back().seconds = std::chrono::duration<double>(now - each->since).count();
     }
   };
   add(running_);
@@ -200,7 +189,7 @@ std::vector<LiveItem> LiveLines::items() const {
 void LiveLines::note_time() {
   if (first_case_ == Clock::time_point{}) return;
   state_.elapsed_s = std::chrono::duration<double>(style_.now() - first_case_).count();
-  const std::size_t done = cases_done(state_.counts);
+  const std::size_t done = cases_done(state_);
   if (done == 0 || earlier_done_ms_ <= 0) return;
   const double left_ms = std::max(0.0, earlier_all_ms_ - earlier_done_ms_);
   const double a_case = state_.elapsed_s / static_cast<double>(done);

@@ -1,7 +1,6 @@
 // The lines at the bottom of a terminal with the running cases and the progress of the run.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <map>
 #include <optional>
@@ -17,9 +16,9 @@ namespace cp_pool {
 struct TerminalStyle;  // terminal_sink.h
 
 struct LiveState {
-  std::size_t expanded = 0;  // number of cases; 0 if unknown, as in a search
-  OutcomeCounts counts{};
-  OutcomeCounts expected{};                     // of these, failures that were expected
+  std::size_t expanded = 0;                     // number of cases; 0 if unknown, as in a search
+  OutcomeCounts counts{};                       // without failures that were expected
+  std::size_t expected = 0;                     // number of these failures
   double elapsed_s = 0;                         // since the first case was sent
   std::optional<double> left_s = std::nullopt;  // remaining time as estimated from earlier runs
   bool stopping = false;                        // no further case is started
@@ -33,7 +32,7 @@ struct LiveItem {
 };
 
 // Returns the number of cases that have ended, without those that were never started.
-std::size_t cases_done(const std::array<std::size_t, kCaseOutcomes>& counts);
+std::size_t cases_done(const LiveState& state);
 
 // Returns a line of at most `columns` columns: a bar and finished/expanded (or the number of cases, if the total is
 // unknown), the outcomes that are not zero, rate and ETA. If it does not fit, the bar becomes shorter and disappears,
@@ -67,9 +66,8 @@ class LiveLines {
 
  private:
   struct Running {
-    std::string id;
+    LiveItem item;  // without its age
     Clock::time_point since;
-    std::string phase;  // of a case, as reported last
   };
 
   void on(const RunStarted& event);

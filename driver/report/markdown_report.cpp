@@ -8,7 +8,6 @@
 #include "driver/core/figures.h"
 #include "driver/report/case_text.h"
 #include "driver/report/reports.h"
-#include "driver/report/search_text.h"
 #include "driver/report/summary.h"
 #include "driver/report/text_format.h"
 #include "driver/report/time_tables.h"
@@ -29,18 +28,13 @@ std::string line_of(const std::string& foreign) {
 
 // Returns the failed check that is furthest above its bound.
 const Check* worst_check(const CaseFinished& event) {
-  const Check* worst = nullptr;
-  double most = -1;
-  for (const Check& check : event.checks) {
-    const double ratio = error_over_bound(check).value_or(0);
-    if (check.ok || ratio <= most) continue;
-    worst = &check;
-    most = ratio;
-  }
-  return worst;
+  const auto badness = [](const Check& check) { return check.ok ? -1 : error_over_bound(check).value_or(0); };
+  const auto worst = std::ranges::max_element(event.checks, {}, badness);
+  return worst == event.checks.end() || worst->ok ? nullptr : &*worst;
 }
 
-std::string row_of(const CaseFinished& event, const std::string& first_like) {
+// Returns the row of the table of failures.
+std::string row_of(const CaseFinished& event, const std::string& first_like, const Verdict* verdict) {
   const Check* const check = worst_check(event);
   std::string where = event.pool ? pool_name(*event.pool) : "";
   std::string figures;
@@ -53,92 +47,75 @@ std::string row_of(const CaseFinished& event, const std::string& first_like) {
     why = fmt::format("cause{}: {}", event.diagnosis->certainty == Certainty::certain ? "" : " (likely)", why);
   }
   if (!first_like.empty()) why = fmt::format("the same as {}", markdown_code(first_like));
-  return fmt::format("| {} | {} | {} | {} | {}", outcome_word(event), markdown_code(case_name(event)), line_of(where),
-                     figures, why);
+  if (verdict != nullptr) why += fmt::format("; {}", line_of(verdict_line(*verdict)));
+  return fmt::format("| {} | {} | {} | {} | {} |\n", outcome_word(event), markdown_code(case_name(event)),
+                     line_of(where), figures, why);
 }
 
-std::string details_of(const CaseFinished& event) {
+// Returns what is folded away below the table.
+std::string details_of(const CaseFinished& event, const Verdict* verdict) {
   std::string text = expected_text(event);
   if (!text.empty()) text += '\n';
   text += protocol::cut_text(failure_details(event, DrawMask::coarse), kMostDetails);
   if (!text.ends_with('\n')) text += '\n';
   text += protocol::cut_text(stderr_details(event), kMostDetails);
   text += earlier_runs_text(event);
-  return fmt::format("<details><summary>{} {}</summary>\n\n{}\nRerun:\n\n{}\n", outcome_word(event),
+  const std::string judged =
+      verdict == nullptr ? "" : markdown_block(protocol::cut_text(verdict_text(*verdict), kMostDetails)) + '\n';
+  return fmt::format("<details><summary>{} {}</summary>\n\n{}\nRerun:\n\n{}\n{}</details>\n\n", outcome_word(event),
                      html_escaped(case_name(event)), markdown_block(text),
-                     markdown_block(protocol::cut_text(event.rerun, kMostDetails)));
+                     markdown_block(protocol::cut_text(event.rerun, kMostDetails)), judged);
 }
 
 std::string counts_table(const RunFinished& finished) {
   std::string names;
   std::string rule;
   std::string counts;
-  for (std::size_t i = 0; i < kCaseOutcomes; ++i) {
-    if (finished.counts.at(i) == 0) continue;
-    names += fmt::format("| {} ", to_string(static_cast<CaseOutcome>(i)));
-    rule += "|---:";
-    counts += fmt::format("| {} ", finished.counts.at(i));
-  }
-  const auto add = [&](std::size_t count, const char* name) {
+  const auto add = [&](std::size_t count, std::string_view name) {
     if (count == 0) return;
     names += fmt::format("| {} ", name);
     rule += "|---:";
     counts += fmt::format("| {} ", count);
   };
+  for (const auto& [outcome, name] : kNames<CaseOutcome>)
+    add(finished.counts.at(static_cast<std::size_t>(outcome)), name);
   add(finished.expected_failures, "of these failed as expected");
   add(finished.unexpected_passes, "of these passed unexpectedly");
   return names.empty() ? "" : fmt::format("{}|\n{}|\n{}|\n\n", names, rule, counts);
 }
-
-constexpr std::string_view kRowEnd = " |\n";
-constexpr std::string_view kDetailsEnd = "</details>\n\n";
 
 std::string section(const char* title, const std::string& text) {
   return text.empty() ? ""
                       : fmt::format("### {}\n\n{}\n", title, markdown_block(protocol::cut_text(text, kMostSummary)));
 }
 
-// A row of the table of failures, and what is folded away below the table, both without their ends.
-struct Entry {
-  std::string row;
-  std::string details;  // empty if an earlier case has the same
-};
-
-Entry entry_of(const CaseFinished& event, const std::string& first_like, const Verdict* verdict) {
-  Entry entry{.row = row_of(event, first_like), .details = first_like.empty() ? details_of(event) : ""};
-  if (verdict == nullptr) return entry;
-  entry.row += fmt::format("; {}", line_of(verdict_line(*verdict)));
-  if (!entry.details.empty()) {
-    entry.details += markdown_block(protocol::cut_text(verdict_text(*verdict), kMostDetails)) + '\n';
-  }
-  return entry;
-}
-
 std::string failures_text(const RunReport& run, std::size_t room) {
-  std::vector<Entry> failures;
-  std::size_t failed = 0;  // includes those that get no row
+  std::vector<std::pair<std::string, std::string>> failures;  // rows, and details unless an earlier case has the same
+  std::size_t failed = 0;                                     // includes those that get no row
   FailureKinds kinds;
   for (const ReportedCase& c : run.cases) {
     const CaseFinished& event = c.end();
     if (!is_failure(event) || is_shown_by_smallest(event.search) || ++failed > kMostRows) continue;
-    failures.push_back(entry_of(event, kinds.first_like(event), run.verdict_on(event)));
+    const std::string first_like = kinds.first_like(event);
+    const Verdict* const verdict = run.verdict_on(event);
+    failures.emplace_back(row_of(event, first_like, verdict), first_like.empty() ? details_of(event, verdict) : "");
   }
   if (failures.empty()) return "";
   std::string rows =
       fmt::format("### {} failed\n\n| outcome | case | where | error / bound | why |\n|---|---|---|---|---|\n", failed);
   std::size_t shown = 0;
-  for (; shown < failures.size() && rows.size() + failures[shown].row.size() < room / 2; ++shown) {
-    rows.append(failures[shown].row).append(kRowEnd);
+  for (; shown < failures.size() && rows.size() + failures[shown].first.size() < room / 2; ++shown) {
+    rows += failures[shown].first;
   }
   if (shown < failed) rows += fmt::format("\nand {} more\n", failed - shown);
   rows += '\n';
   std::string details;
   std::size_t left_out = 0;
   for (std::size_t i = 0; i < shown; ++i) {
-    if (rows.size() + details.size() + failures[i].details.size() > room) {
+    if (rows.size() + details.size() + failures[i].second.size() > room) {
       ++left_out;
-    } else if (!failures[i].details.empty()) {
-      details.append(failures[i].details).append(kDetailsEnd);
+    } else {
+      details += failures[i].second;
     }
   }
   if (left_out > 0) details += fmt::format("The details of {} more do not fit here.\n\n", left_out);

@@ -9,34 +9,12 @@
 #include "driver/report/text_format.h"
 
 namespace cp_pool {
-namespace {
-
-std::string what_stops(RunStopping::Reason reason) {
-  switch (reason) {
-    case RunStopping::Reason::global_timeout:
-      return "the time of the run is over (--global-timeout)";
-    case RunStopping::Reason::outdated:
-      return "what the ranks run has changed";
-    case RunStopping::Reason::interrupted:
-    case RunStopping::Reason::killed:
-      break;
-  }
-  return "no further case is started";
-}
-
-}  // namespace
-
-Notices::Notices(Show show, bool errors) : show_{std::move(show)}, errors_{errors} {}
-
 void Notices::on_event(const Event& event) {
-  if (std::holds_alternative<PoolSpawned>(event)) ++pools_;
-  if (std::holds_alternative<PoolRetired>(event) && pools_ > 0) --pools_;
-  if (const auto* started = std::get_if<CaseStarted>(&event)) on(*started);
-  if (const auto* progress = std::get_if<CaseProgress>(&event)) on(*progress);
-  if (const auto* finished = std::get_if<CaseFinished>(&event)) on(*finished);
-  if (const auto* stopping = std::get_if<RunStopping>(&event)) on(*stopping);
-  if (const auto* lost = std::get_if<OutputLost>(&event)) on(*lost);
-  if (const auto* told = std::get_if<ForkServerTold>(&event)) on(*told);
+  std::visit(
+      [this](const auto& e) {
+        if constexpr (requires { this->on(e); }) this->on(e);
+      },
+      event);
 }
 
 void Notices::on(const CaseStarted& event) {
@@ -75,11 +53,14 @@ void Notices::on(const ForkServerTold& event) {
 }
 
 void Notices::on(const RunStopping& event) {
-  if (event.reason == RunStopping::Reason::killed) return show_("interrupted", "again: the ranks are killed at once");
-  const bool by_user = event.reason == RunStopping::Reason::interrupted;
+  using Reason = RunStopping::Reason;
+  if (event.reason == Reason::killed) return show_("interrupted", "again: the ranks are killed at once");
+  const bool by_user = event.reason == Reason::interrupted;
   const std::string left = rest_text();
   if (!by_user && left.empty()) return;
-  std::string text = what_stops(event.reason);
+  std::string text = by_user                                  ? "no further case is started"
+                     : event.reason == Reason::global_timeout ? "the time of the run is over (--global-timeout)"
+                                                              : "what the ranks run has changed";
   if (!left.empty()) {
     text += fmt::format("; waiting for {}, {} at most (3 x --grace)", left, format_duration(event.limit_ms));
     // If the run was already stopping for another reason, the first Ctrl-C only begins an interrupt.

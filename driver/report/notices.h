@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "driver/core/events.h"
@@ -20,7 +21,7 @@ class Notices : public EventSink {
   using Show = std::function<void(std::string_view kind, const std::string& text)>;
 
   // `errors` is false if the terminal view, on the same terminal or file, says why cases were not judged.
-  Notices(Show show, bool errors);
+  Notices(Show show, bool errors) : show_{std::move(show)}, errors_{errors} {}
 
   void on_event(const Event& event) override;
 
@@ -34,8 +35,11 @@ class Notices : public EventSink {
     std::string phase = {};  // the phase that was reported last
   };
 
+  void on(const PoolSpawned& /*event*/) { ++pools_; }
+  void on(const PoolRetired& /*event*/) { pools_ -= pools_ > 0 ? 1 : 0; }
   void on(const CaseStarted& event);
   void on(const CaseProgress& event);
+  void on(const CaseTried& /*not the end of the case*/) {}
   void on(const CaseFinished& event);
   void on(const RunStopping& event);
   void on(const OutputLost& event);

@@ -42,8 +42,5 @@ inline constexpr std::string_view kRunTraceStart = R"({"displayTimeUnit":"ms","o
 // each unexpected pass, and a notice for each verdict. GitHub shows ten annotations of each kind per step, so there are
 // no more. The last notice says how many more errors and verdicts there are.
 std::vector<std::string> github_annotations(const RunReport& run);
-// Returns "::error title=TITLE::MESSAGE", with both texts escaped so that neither ends the command or begins another
-// property.
-std::string github_command(std::string_view kind, std::string_view title, std::string_view message);
 
 }  // namespace cp_pool

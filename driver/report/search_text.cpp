@@ -1,14 +1,13 @@
-#include "driver/report/search_text.h"
-
 #include <cstddef>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "cases/case_json.h"
 #include "driver/core/mapped.h"
-#include "driver/report/case_text.h"
+#include "driver/report/summary.h"
 #include "driver/report/text_format.h"
 #include "worker/protocol/text_clean.h"
 
@@ -36,29 +35,21 @@ std::string wrapped(std::string_view head, const std::vector<std::string>& words
 
 // Joins counts by field: "comm=a2a" 12 and "comm=p2p" 30 become "comm: a2a 12, p2p 30".
 std::string tried_text(const SearchFinished& event) {
-  std::string out;
+  std::vector<std::pair<std::string, std::vector<std::string>>> by_field;
   std::vector<std::string> others;
-  std::string field;
-  std::vector<std::string> values;
-  const auto flush = [&] {
-    if (!values.empty()) out += wrapped(field + ':', values);
-    values.clear();
-  };
   for (const CasesWith& one : event.tried) {
     const std::size_t equals = one.what.find('=');
     if (equals == std::string::npos) {
       others.push_back(fmt::format("{} {}", one.what, one.cases));
       continue;
     }
-    if (const std::string name = one.what.substr(0, equals); name != field) {
-      flush();
-      field = name;
-    }
-    values.push_back(fmt::format("{} {}", one.what.substr(equals + 1), one.cases));
+    const std::string field = one.what.substr(0, equals);
+    if (by_field.empty() || by_field.back().first != field) by_field.push_back({field, {}});
+    by_field.back().second.push_back(fmt::format("{} {}", one.what.substr(equals + 1), one.cases));
   }
-  flush();
-  if (!others.empty()) out += wrapped("with", others);
-  return out;
+  std::string out;
+  for (const auto& [field, values] : by_field) out += wrapped(field + ':', values);
+  return others.empty() ? out : out + wrapped("with", others);
 }
 
 std::string edges_text(const SearchFinished& event) {

@@ -1,6 +1,6 @@
-#include "driver/report/search_text.h"
-
 #include <gmock/gmock.h>
+
+#include "driver/report/summary.h"
 
 namespace cp_pool {
 namespace {

@@ -1,11 +1,11 @@
 #include "driver/report/summary.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "driver/core/ledger.h"
 #include "driver/core/mapped.h"
 #include "driver/core/run_memory.h"
 #include "driver/report/text_format.h"
@@ -14,38 +14,29 @@
 namespace cp_pool {
 namespace {
 
-constexpr std::size_t kMostFailures = 20;    // failures that are listed
-constexpr std::size_t kReasonColumns = 100;  // for the reason of each
+constexpr std::size_t kMostFailures = 20;  // failures that are listed
+// For the reason of each. It is cut in its middle, as its point may be at its end: "..: Too many open files".
+constexpr std::size_t kReasonColumns = 100;
 
 }  // namespace
 
 std::string ledger_line(const RunFinished& run) {
   std::string terms;
-  for (std::size_t i = 0; i < kCaseOutcomes; ++i) {
-    const auto outcome = static_cast<CaseOutcome>(i);
+  for (const auto& [outcome, name] : kNames<CaseOutcome>) {
+    const std::size_t count = run.counts.at(static_cast<std::size_t>(outcome));
     const bool always = outcome == CaseOutcome::pass || outcome == CaseOutcome::fail;
-    if (run.counts.at(i) == 0 && !always) continue;
-    terms += fmt::format("{}{} {}", terms.empty() ? "" : " + ", run.counts.at(i), to_string(outcome));
+    if (count == 0 && !always) continue;
+    terms += fmt::format("{}{} {}", terms.empty() ? "" : " + ", count, name);
     if (outcome == CaseOutcome::pass && run.flaky > 0) terms += fmt::format(" ({} flaky)", run.flaky);
   }
-  const std::size_t sum = std::accumulate(run.counts.begin(), run.counts.end(), std::size_t{0});
-  const bool exact = run.ledger_exact && sum == run.expanded;
-  std::string expected;
-  if (run.expected_failures > 0) expected = fmt::format("{} xfail", run.expected_failures);
-  if (run.unexpected_passes > 0) {
-    expected += fmt::format("{}{} xpass", expected.empty() ? "" : ", ", run.unexpected_passes);
-  }
-  if (!expected.empty()) terms += fmt::format(" ({})", expected);
+  const bool exact = run.ledger_exact && total_of(run.counts) == run.expanded;
+  std::vector<std::string> expected;
+  if (run.expected_failures > 0) expected.push_back(fmt::format("{} xfail", run.expected_failures));
+  if (run.unexpected_passes > 0) expected.push_back(fmt::format("{} xpass", run.unexpected_passes));
+  if (!expected.empty()) terms += fmt::format(" ({})", fmt::join(expected, ", "));
   return fmt::format("{} expanded {} {}, {}{}{}", run.expanded, exact ? "=" : "!=", terms,
                      format_duration(run.duration_ms), exact ? "" : " (internal error: the ledger does not add up)",
                      run.incomplete.empty() ? "" : fmt::format(" (incomplete: {})", fmt::join(run.incomplete, "; ")));
-}
-
-// A reason is cut in its middle, as its point may be at its end: "..: Too many open files".
-static std::string short_reason(const CaseFinished& event) {
-  const std::string reason = passed_unexpectedly(event) ? expected_text(event) : cause_or_reason(event);
-  const std::string_view first = protocol::first_line(reason);
-  return cut_middle(first, kReasonColumns) + (first.size() < reason.size() ? " .." : "");
 }
 
 // Returns the lines of the failures of one kind, of which at most `most` are listed.
@@ -113,25 +104,24 @@ void Summary::add(const CaseFinished& event) {
 // Says whether repeated cases gave the same bits. A case whose bits were promised and differ is also a failure.
 std::string Summary::repeats_text() const {
   if (repeated_.empty()) return "";
-  if (differing_.empty() && differing_unpromised_.empty()) {
-    return fmt::format("{} repeated: every run gave the same output bits\n", repeated_.size());
-  }
-  std::string text;
-  if (!differing_.empty())
-    text += fmt::format("{} of {} repeated: other output bits\n", differing_.size(), repeated_.size());
-  if (differing_unpromised_.empty()) return text;
-  return text +
-         fmt::format("{} of {} repeated: other output bits, of kernels that repeat them only with --deterministic\n",
-                     differing_unpromised_.size(), repeated_.size());
+  const auto differ = [&](const std::set<std::string>& ids, std::string_view of) {
+    return ids.empty() ? "" : fmt::format("{} of {} repeated: other output bits{}\n", ids.size(), repeated_.size(), of);
+  };
+  const std::string text =
+      differ(differing_, "") + differ(differing_unpromised_, ", of kernels that repeat them only with --deterministic");
+  return !text.empty() ? text : fmt::format("{} repeated: every run gave the same output bits\n", repeated_.size());
 }
 
 void Summary::add_failure(const CaseFinished& event) {
   const std::size_t kind = kinds_.add(event);
   if (kind == failures_.size()) failures_.emplace_back();
-  failures_[kind].push_back({.index = event.index,
-                             .name = case_name(event),
-                             .word = std::string(outcome_word(event)),
-                             .reason = short_reason(event)});
+  const std::string reason = passed_unexpectedly(event) ? expected_text(event) : cause_or_reason(event);
+  const std::string_view first = protocol::first_line(reason);
+  failures_[kind].push_back(
+      {.index = event.index,
+       .name = case_name(event),
+       .word = std::string(outcome_word(event)),
+       .reason = cut_middle(first, kReasonColumns) + (first.size() < reason.size() ? " .." : "")});
 }
 
 void Summary::add_tries(const CaseFinished& event) {
@@ -162,11 +152,6 @@ std::string Summary::expectations_text() const {
   if (passed_unexpectedly_.empty()) return out;
   return out + fmt::format("{} xpass (passed, and expected to fail):\n", passed_unexpectedly_.size()) +
          first_lines(passed_unexpectedly_, kMostFailures);
-}
-
-std::string Summary::reruns_text() const {
-  if (reruns_.empty()) return "";
-  return fmt::format("{} rerun, counted by the last run:\n", reruns_.size()) + first_lines(reruns_, kMostFailures);
 }
 
 void Summary::add(const CaseVerdict& event) {
@@ -218,8 +203,11 @@ std::string Summary::text() const {
     out += fmt::format("{} ran: p50 {}, p95 {}, max {} a case\n", all.size(), format_duration(durations_ms_.p50()),
                        format_duration(quantile(all, 0.95)), format_duration(quantile(all, 1)));
   }
-  out += repeats_text() + runs_.text() + reruns_text() + tries_text();
-  out += expectations_text();
+  out += repeats_text() + runs_.text();
+  if (!reruns_.empty()) {
+    out += fmt::format("{} rerun, counted by the last run:\n", reruns_.size()) + first_lines(reruns_, kMostFailures);
+  }
+  out += tries_text() + expectations_text();
   if (unverified_ > 0) {
     out += fmt::format("{} {}: the worker says pass, and gives no check with error and bound of every rank\n",
                        unverified_, kUnverifiedByFigures);

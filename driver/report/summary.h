@@ -1,4 +1,4 @@
-// The summary at the end of a run: reasons grouped, durations, and the ledger.
+// The summary at the end of a run: reasons grouped, durations, and the ledger; and that of a search.
 #pragma once
 
 #include <map>
@@ -65,7 +65,6 @@ class Summary {
   [[nodiscard]] std::string expectations_text() const;
   void add_failure(const CaseFinished& event);
   static std::string kind_text(const std::vector<Failed>& kind, std::size_t most);
-  [[nodiscard]] std::string reruns_text() const;
   [[nodiscard]] std::string verdicts_text() const;
 
   std::vector<std::string> implementations_;
@@ -94,5 +93,13 @@ class Summary {
   Durations durations_ms_;  // of the cases that reached a worker and were not skipped
   std::map<std::pair<CaseOutcome, std::string>, std::size_t> reasons_;  // counts for skip, infra, cancelled and not_run
 };
+
+// Returns how a search found a failure, whether it is flaky, the fields of the smallest case as JSON, and the command
+// that runs it alone. Each line ends with a newline.
+std::string found_text(const SearchFound& event);
+
+// Returns the number of cases that a search tried, over which fields and edges; the cases that the worker skipped; the
+// cases of earlier searches that pass now; and each finding with its case and command. Each line ends with a newline.
+std::string search_summary(const SearchFinished& event, const std::vector<SearchFound>& found);
 
 }  // namespace cp_pool

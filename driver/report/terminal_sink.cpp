@@ -10,7 +10,6 @@
 #include "driver/core/figures.h"
 #include "driver/report/case_text.h"
 #include "driver/report/output_file.h"
-#include "driver/report/search_text.h"
 #include "driver/report/text_format.h"
 #include "worker/protocol/text_clean.h"
 
@@ -30,27 +29,11 @@ bool wraps_anew(std::string_view term) {
 }
 
 std::string_view color_of(const CaseFinished& event) {
-  switch (urgency_of(event)) {
-    case Urgency::good:
-      return kGreen;
-    case Urgency::other:
-      return kYellow;
-    case Urgency::bad:
-      break;
-  }
-  return kRed;
+  constexpr std::array kColors{kGreen, kYellow, kRed};
+  return kColors.at(static_cast<std::size_t>(urgency_of(event)));
 }
 
 constexpr std::size_t kMostOfDetails = std::size_t{64} << 10U;  // bytes of a worker's details about a failure
-
-// Returns foreign text as a part of a line.
-std::string in_line(std::string_view foreign) {
-  std::string text = shortened(foreign);
-  for (char& c : text) {
-    if (c == '\n' || c == '\t') c = ' ';
-  }
-  return text;
-}
 
 // Returns the part of a reason from the last words on, without digits. It is a matter of chance which other ranks also
 // die.
@@ -72,12 +55,6 @@ TerminalStyle detect_style(int fd, bool progress) {
   return {.live = capable && progress, .color = color, .progress = progress, .reflows = capable && wraps_anew(term)};
 }
 
-TerminalSink::TerminalSink(int fd, TerminalStyle style) : fd_{fd}, style_{style} {}
-
-TerminalSink::~TerminalSink() {
-  live_.clear();
-}
-
 void TerminalSink::on_event(const Event& event) {
   live_.take(event);
   std::visit([this](const auto& e) { this->on(e); }, event);
@@ -91,10 +68,7 @@ void TerminalSink::on_tick() {
 void TerminalSink::on(const RunStarted& event) {
   perf_ = PerfTable{event.baseline};
   rerun_failed_ = event.rerun_failed;
-  if (!style_.progress) {
-    summary_.add(event);
-    return;
-  }
+  if (!style_.progress) return summary_.add(event);
   // The number of cases of a stream is unknown.
   const std::string cases = event.cases > 0 ? count_of(event.cases, "case") + " of " : "cases from ";
   const std::string size = event.size.empty() ? "" : fmt::format(" ({})", event.size);
@@ -119,8 +93,8 @@ void TerminalSink::on(const PoolReady& event) {
   if (!style_.progress || is_quiet()) return;
   const auto why = replaced_.extract(event.pool.key);
   live_.print(fmt::format("{} ready in {}: {}, {}{}\n", pool_name(event.pool), format_duration(event.spawn_to_ready_ms),
-                          event.worker.empty() ? "a worker without a name" : in_line(event.worker),
-                          ranks_text(event), why ? fmt::format(" (replaces #{})", why.mapped()) : ""));
+                          event.worker.empty() ? "a worker without a name" : in_line(event.worker), ranks_text(event),
+                          why ? fmt::format(" (replaces #{})", why.mapped()) : ""));
 }
 
 void TerminalSink::on(const PoolRetired& event) {
@@ -184,24 +158,15 @@ void TerminalSink::on(const CaseFinished& event) {
 }
 
 bool TerminalSink::gets_a_line(const CaseFinished& event) const {
-  switch (style_.status_level) {
-    case StatusLevel::automatic:
-      return style_.progress && (!style_.live || style_.checks);
-    case StatusLevel::none:
-    case StatusLevel::fail:
-      return false;
-    case StatusLevel::skip:
-      return event.outcome == CaseOutcome::skip || event.outcome == CaseOutcome::cancelled ||
-             failed_as_expected(event) || passed_unexpectedly(event);
-    case StatusLevel::all:
-      break;
-  }
-  return true;
+  const StatusLevel level = style_.status_level;
+  if (level == StatusLevel::automatic) return style_.progress && (!style_.live || style_.checks);
+  if (level != StatusLevel::skip) return level == StatusLevel::all;
+  return event.outcome == CaseOutcome::skip || event.outcome == CaseOutcome::cancelled || failed_as_expected(event) ||
+         passed_unexpectedly(event);
 }
 
 void TerminalSink::on(const CaseReplayed& event) {
-  if (!style_.progress) return;
-  live_.print(in_line(replay_text(event)) + '\n');
+  if (style_.progress) live_.print(in_line(replay_text(event)) + '\n');
 }
 
 void TerminalSink::on(const CaseVerdict& event) {
@@ -211,8 +176,7 @@ void TerminalSink::on(const CaseVerdict& event) {
 }
 
 void TerminalSink::on(const RunPaused& event) {
-  if (!style_.progress) return;
-  live_.print(fmt::format("paused for {}\n", format_duration(event.paused_ms)));
+  if (style_.progress) live_.print(fmt::format("paused for {}\n", format_duration(event.paused_ms)));
 }
 
 void TerminalSink::on(const SearchFound& event) {
@@ -238,7 +202,7 @@ void TerminalSink::on(const RunFinished& event) {
 }
 
 std::string TerminalSink::case_line(const CaseFinished& event) const {
-  const std::size_t done = cases_done(live_.state().counts);
+  const std::size_t done = cases_done(live_.state());
   const std::string total = std::to_string(live_.state().expanded);
   const std::string place = live_.state().expanded > 0 ? fmt::format("{:>{}}/{}", done, total.size(), total)
                                                        : fmt::format("{:>3}", event.number.value_or(done));

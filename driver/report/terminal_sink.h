@@ -65,10 +65,10 @@ TerminalStyle detect_style(int fd, bool progress);
 class TerminalSink : public EventSink {
  public:
   // `fd` is not owned.
-  TerminalSink(int fd, TerminalStyle style);
+  TerminalSink(int fd, TerminalStyle style) : fd_{fd}, style_{style} {}
   TerminalSink(const TerminalSink&) = delete;
   TerminalSink& operator=(const TerminalSink&) = delete;
-  ~TerminalSink() override;  // clears the live lines
+  ~TerminalSink() override { live_.clear(); }
 
   // Throws OutputError.
   void on_event(const Event& event) override;

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <ranges>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "cases/utf8.h"
 #include "worker/protocol/text_clean.h"
@@ -16,7 +16,6 @@ namespace {
 constexpr std::int64_t kMinute = 60;
 constexpr std::int64_t kHour = 3600;
 
-// Returns the length of the longest run of `c`.
 std::size_t longest_run(std::string_view text, char c) {
   std::size_t longest = 0;
   std::size_t run = 0;
@@ -25,12 +24,6 @@ std::size_t longest_run(std::string_view text, char c) {
     longest = std::max(longest, run);
   }
   return longest;
-}
-
-std::string as_one_line(std::string_view text) {
-  std::string out{text};
-  std::ranges::replace_if(out, [](char c) { return c == '\n' || c == '\t' || c == '\r'; }, ' ');
-  return out;
 }
 
 }  // namespace
@@ -60,10 +53,6 @@ std::string count_of(std::int64_t count, std::string_view noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
-std::string format_index(const std::vector<std::int64_t>& index) {
-  return fmt::format("[{}]", fmt::join(index, ", "));
-}
-
 std::size_t width_of(std::string_view text) {
   return static_cast<std::size_t>(std::ranges::count_if(text, starts_code_point));
 }
@@ -78,19 +67,10 @@ std::string cut_middle(std::string_view text, std::size_t count) {
   const std::size_t begin = clip(text, shown * 2 / 5).size();
   const std::size_t end = clip(text, columns - (shown - shown * 2 / 5)).size();
   // A blank beside a piece also ends the piece, so that a word which just fits stays.
-  std::string head{text.substr(0, begin + 1)};
-  std::string tail{text.substr(end - 1)};
-  if (const std::size_t blank = head.find_last_of(' '); blank != std::string::npos) {
-    head.resize(blank + 1);
-  } else {
-    head = text.substr(0, begin);
-  }
-  if (const std::size_t blank = tail.find(' '); blank != std::string::npos) {
-    tail.erase(0, blank);
-  } else {
-    tail = text.substr(end);
-  }
-  return head + std::string{kGap} + tail;
+  const std::size_t before = text.rfind(' ', begin);
+  const std::size_t after = text.find(' ', end - 1);
+  const std::string_view head = text.substr(0, before == std::string_view::npos ? begin : before + 1);
+  return fmt::format("{}{}{}", head, kGap, text.substr(after == std::string_view::npos ? end : after));
 }
 
 std::string clip(std::string_view text, std::size_t count) {
@@ -101,9 +81,10 @@ std::string clip(std::string_view text, std::size_t count) {
   return std::string{text.substr(0, end)};
 }
 
-std::string on_one_line(std::string text) {
-  std::ranges::replace(text, '\n', ' ');
-  return text;
+std::string on_one_line(std::string_view text) {
+  std::string out{text};
+  std::ranges::replace_if(out, [](char c) { return c == '\n' || c == '\t' || c == '\r'; }, ' ');
+  return out;
 }
 
 std::string prefix_lines(std::string_view text, std::string_view prefix) {
@@ -114,13 +95,12 @@ std::string prefix_lines(std::string_view text, std::string_view prefix) {
 
 std::string first_lines(const std::vector<std::string>& lines, std::size_t most, std::string_view indent) {
   std::string out;
-  const std::size_t shown = std::min(lines.size(), most);
-  for (std::size_t i = 0; i < shown; ++i) out += fmt::format("{}{}\n", indent, lines[i]);
-  return shown == lines.size() ? out : out + fmt::format("{}and {} more\n", indent, lines.size() - shown);
+  for (const std::string& line : lines | std::views::take(most)) out += fmt::format("{}{}\n", indent, line);
+  return lines.size() <= most ? out : out + fmt::format("{}and {} more\n", indent, lines.size() - most);
 }
 
 std::string markdown_text(std::string_view text) {
-  const std::string line = as_one_line(text);
+  const std::string line = on_one_line(text);
   // "1." and "-" are markup only at the beginning of a block, a colon only in the scheme of a URL.
   const std::size_t number_end = line.find_first_not_of("0123456789");
   const auto begins_list = [&](std::size_t at) {
@@ -142,7 +122,7 @@ std::string markdown_text(std::string_view text) {
 
 std::string markdown_code(std::string_view text) {
   if (text.empty()) return "";
-  std::string line = as_one_line(text);
+  std::string line = on_one_line(text);
   // A bar ends a cell even in code, unless it is escaped.
   for (std::size_t at = 0; (at = line.find('|', at)) != std::string::npos; at += 2) line.insert(at, 1, '\\');
   const std::string fence(longest_run(line, '`') + 1, '`');
@@ -157,12 +137,9 @@ std::string markdown_block(std::string_view text) {
 
 std::string html_escaped(std::string_view text) {
   std::string out;
-  for (const char c : as_one_line(text)) {
-    if (c == '<' || c == '>' || c == '&' || c == '"' || c == '\'' || c == '@') {
-      out += fmt::format("&#{};", static_cast<int>(c));
-    } else {
-      out += c;
-    }
+  for (const char c : on_one_line(text)) {
+    const bool special = std::string_view{"<>&\"'@"}.find(c) != std::string_view::npos;
+    out += special ? fmt::format("&#{};", static_cast<int>(c)) : std::string(1, c);
   }
   return out;
 }

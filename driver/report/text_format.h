@@ -20,9 +20,6 @@ std::string format_figure(double value);
 // Returns "1 case" or "2 cases".
 std::string count_of(std::int64_t count, std::string_view noun);
 
-// Returns "[0, 17, 3]".
-std::string format_index(const std::vector<std::int64_t>& index);
-
 // Returns the number of code points of valid UTF-8.
 std::size_t width_of(std::string_view text);
 
@@ -34,8 +31,8 @@ std::string clip(std::string_view text, std::size_t count);
 // end is the larger part, because the point of a message and the differences between IDs are there.
 std::string cut_middle(std::string_view text, std::size_t count);
 
-// Returns the text with a blank in the place of each newline.
-std::string on_one_line(std::string text);
+// Returns the text with a blank in the place of each newline and tab.
+std::string on_one_line(std::string_view text);
 
 // Returns every line of the text behind the prefix, each ended by a newline. A final newline of the text adds no line.
 std::string prefix_lines(std::string_view text, std::string_view prefix);

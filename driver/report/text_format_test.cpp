@@ -66,11 +66,6 @@ TEST(CutMiddle, CutsAWordThatAloneIsTooLongInside) {
   EXPECT_EQ(cut_middle("failed: te-flash/cp_2_2/p2p/cp2/thd/bf16/pad", 24), "failed: ..thd/bf16/pad");
 }
 
-TEST(FormatIndex, IsAListInBrackets) {
-  EXPECT_EQ(format_index({0, 17, 3}), "[0, 17, 3]");
-  EXPECT_EQ(format_index({}), "[]");
-}
-
 TEST(PrefixLines, PrefixesEveryLineAndEndsEachWithANewline) {
   EXPECT_EQ(prefix_lines("a\nb", "> "), "> a\n> b\n");
   EXPECT_EQ(prefix_lines("a\n\nb\n", "> "), "> a\n> \n> b\n");

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <functional>
 #include <iterator>
-#include <tuple>
 
 #include <fmt/format.h>
 
@@ -53,16 +52,12 @@ std::size_t place_of_phase(std::string_view phase) {
   return found < 2 * kPhases.size() ? found : place_of(case_phase::kBarrier) - 1;
 }
 
-bool TimingsTable::RowOrder::operator()(const Row& a, const Row& b) const {
-  return std::tuple{a.first, place(a.second), a.second} < std::tuple{b.first, place(b.second), b.second};
-}
-
 void TimingsTable::add(const CaseFinished& event) {
   if (!is_of_the_case(event.outcome)) return;
   const int world_size = event.payload->ranks();
   const bool first_use = first_uses_.add(event);
   const auto add_time = [&](std::string_view phase, double milliseconds) {
-    phases_ms_[{world_size, std::string(phase)}].add(milliseconds, first_use);
+    phases_ms_[{world_size, place(phase), std::string(phase)}].add(milliseconds, first_use);
   };
   for (const auto& [phase, milliseconds] : event.timings_ms) add_time(phase, milliseconds);
   if (event.diagnosis && event.diagnosis->ms > 0) add_time(case_phase::kDiagnosis, event.diagnosis->ms);
@@ -75,7 +70,7 @@ std::string TimingsTable::text() const {
   std::string out = fmt::format("{:>5}  {:<16} {:>6} {:>9} {:>9} {:>9} {:>9}\n", "ranks", "phase", "cases", "min",
                                 "p50", "p95", "max");
   for (const auto& [key, durations] : phases_ms_) {
-    const auto& [world_size, phase] = key;
+    const auto& [world_size, order, phase] = key;
     const std::vector<double>& values = durations.all;
     out += fmt::format("{:>5}  {:<16} {:>6} {:>9} {:>9} {:>9} {:>9}\n", world_size, phase, values.size(),
                        format_duration(std::ranges::min(values)), format_duration(durations.p50()),

@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -56,10 +57,7 @@ class TimingsTable {
   [[nodiscard]] std::string text() const;
 
  private:
-  using Row = std::pair<int, std::string>;  // world size, phase
-  struct RowOrder {
-    bool operator()(const Row& a, const Row& b) const;
-  };
+  using Row = std::tuple<int, std::size_t, std::string>;  // world size, place of the phase, phase
 
   struct Timed {
     double ms = 0;
@@ -68,7 +66,7 @@ class TimingsTable {
   };
 
   FirstUses first_uses_;
-  std::map<Row, Durations, RowOrder> phases_ms_;
+  std::map<Row, Durations> phases_ms_;
   std::vector<Timed> cases_;
 };
 

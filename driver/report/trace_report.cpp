@@ -38,19 +38,6 @@ Json named(const char* what, int process, std::optional<int> thread, const std::
   return event;
 }
 
-std::string end_text(const PoolRetired& event) {
-  return std::string{to_string(event.reason)} + (event.detail.empty() ? "" : ": " + event.detail);
-}
-
-// Returns the phases with times, in the order in which a case goes through them.
-std::vector<std::pair<std::string, double>> in_order(const std::map<std::string, double>& timings_ms) {
-  const auto place = [](const std::pair<std::string, double>& timing) { return place_of_phase(timing.first); };
-  std::vector<std::pair<std::string, double>> out(timings_ms.begin(), timings_ms.end());
-  std::erase_if(out, [](const auto& timing) { return timing.first == case_phase::kDiagnosis || timing.second <= 0; });
-  std::ranges::stable_sort(out, {}, place);
-  return out;
-}
-
 constexpr int kSlowestRank = -1;
 
 // All times are microseconds of the run's clock, from its beginning.
@@ -60,33 +47,26 @@ Micros micros(double milliseconds) {
   return std::llround(milliseconds * 1000);
 }
 
-std::optional<Micros> micros(std::optional<double> milliseconds) {
-  return milliseconds ? std::optional(micros(*milliseconds)) : std::nullopt;
-}
-
 struct Span {
   std::string name;
   const char* category = "";
   Micros begin = 0;
   Micros end = 0;
-  std::vector<std::pair<std::string, std::string>> arguments = {};
+  Json arguments = Json::object();
 };
 
-// A pool that says when it was spawned.
-struct TracedPool {
-  const ReportedPool* pool;
-  Micros spawned;
-  std::optional<Micros> ready;                   // nullopt if it never was
-  std::optional<Micros> retired;                 // nullopt if the run ended before
+struct TracedPool : PoolLife {
   std::vector<Span> cases = {};                  // cases, earlier tries of cases, diagnoses and replays
   std::map<int, std::vector<Span>> phases = {};  // by rank; kSlowestRank holds those of the slowest rank of each phase
 };
 
-// Places the phases one after another from the beginning of the case. They are shortened if they do not fit, since the
-// slowest rank may be another one in each phase.
+// Places the phases one after another, in the order in which a case goes through them, from its beginning. They are
+// shortened if they do not fit, since the slowest rank may be another one in each phase.
 std::vector<Span> phases_of(const std::map<std::string, double>& timings_ms, const CaseFinished& event, Micros begin,
                             Micros end) {
-  const auto timings = in_order(timings_ms);
+  std::vector<std::pair<std::string, double>> timings(timings_ms.begin(), timings_ms.end());
+  std::erase_if(timings, [](const auto& one) { return one.first == case_phase::kDiagnosis || one.second <= 0; });
+  std::ranges::stable_sort(timings, {}, [](const auto& timing) { return place_of_phase(timing.first); });
   const double room = static_cast<double>(end - begin) / 1000;
   const double sum = std::accumulate(timings.begin(), timings.end(), 0.0,
                                      [](double all, const auto& timing) { return all + timing.second; });
@@ -134,10 +114,9 @@ void add_phases(TracedPool& pool, const CaseFinished& event,
   }
 }
 
-std::vector<std::pair<std::string, std::string>> arguments_of(const CaseFinished& event) {
-  std::vector<std::pair<std::string, std::string>> arguments{{"outcome", std::string{to_string(event.outcome)}},
-                                                             {"duration", format_duration(event.duration_ms)}};
-  if (!event.reason.empty()) arguments.emplace_back("reason", shortened(event.reason));
+Json arguments_of(const CaseFinished& event) {
+  Json arguments{{"outcome", to_string(event.outcome)}, {"duration", format_duration(event.duration_ms)}};
+  if (!event.reason.empty()) arguments["reason"] = shortened(event.reason);
   return arguments;
 }
 
@@ -145,7 +124,7 @@ std::vector<std::pair<std::string, std::string>> arguments_of(const CaseFinished
 void add_try(TracedPool& pool, const CaseFinished& event, const ReportedSend* sent) {
   const Micros at = micros(*event.at_ms);
   const Micros told = sent == nullptr ? at - micros(event.duration_ms) : micros(sent->at_ms);
-  const Micros begin = std::clamp(told, std::min(pool.ready.value_or(pool.spawned), at), at);
+  const Micros begin = std::clamp(told, std::min(micros(pool.ready.value_or(pool.spawned)), at), at);
   const Micros judged = std::min(begin + micros(event.duration_ms), at);
   pool.cases.push_back(
       {.name = case_name(event), .category = "case", .begin = begin, .end = at, .arguments = arguments_of(event)});
@@ -162,33 +141,26 @@ void add_try(TracedPool& pool, const CaseFinished& event, const ReportedSend* se
 class RunTrace {
  public:
   explicit RunTrace(const RunReport& run) : run_{run}, end_{micros(std::max(run.last_ms, run.end.duration_ms))} {
-    for (const ReportedPool& pool : run.pools) {
-      if (!pool.spawned || !pool.spawned->at_ms) continue;
-      pools_.push_back({.pool = &pool,
-                        .spawned = micros(*pool.spawned->at_ms),
-                        .ready = micros(pool.ready ? pool.ready->at_ms : std::nullopt),
-                        .retired = micros(pool.retired ? pool.retired->at_ms : std::nullopt)});
-    }
+    for (PoolLife& life : run.pool_lives()) pools_.push_back({std::move(life)});
     for (const ReportedCase& c : run.cases) {
       for (const ReportedTry& each : c.tries) add_lost_and_unsent(each);
     }
-    const auto tries = run.tries_by_pool();
     for (TracedPool& pool : pools_) {
-      for (const ReportedTry* const each : tries[static_cast<std::size_t>(pool.pool - run.pools.data())]) {
-        const bool known = !each->sent.empty() && find(each->sent.back().pool) == &pool;
+      for (const ReportedTry* const each : pool.tries) {
+        const bool known = !each->sent.empty() && find_pool(pools_, each->sent.back().pool) == &pool;
         add_try(pool, each->end, known ? &each->sent.back() : nullptr);
       }
     }
     // A replay is reported at its end. The pool may have been sent other cases before it.
     for (const CaseReplayed& replay : run.replays) {
-      TracedPool* const pool = replay.pool && replay.at_ms ? find(*replay.pool) : nullptr;
+      TracedPool* const pool = replay.pool && replay.at_ms ? find_pool(pools_, *replay.pool) : nullptr;
       if (pool == nullptr) continue;
       const Micros at = micros(*replay.at_ms);
       pool->cases.push_back({.name = fmt::format("{} (replay {})", replay.id, replay.replay),
                              .category = "replay",
-                             .begin = std::max(at - micros(replay.duration_ms), pool->spawned),
+                             .begin = std::max(at - micros(replay.duration_ms), micros(pool->spawned)),
                              .end = at,
-                             .arguments = {{"outcome", std::string{to_string(replay.outcome)}}}});
+                             .arguments = {{"outcome", to_string(replay.outcome)}}});
     }
     for (TracedPool& pool : pools_) std::ranges::stable_sort(pool.cases, {}, &Span::end);
     for (const auto& [index, event] : run.verdicts) {
@@ -203,30 +175,23 @@ class RunTrace {
   [[nodiscard]] std::string document() const;
 
  private:
-  TracedPool* find(const PoolId& id) {
-    const auto found = run_.find_pool(id);
-    const auto pool = found ? std::ranges::find(pools_, &run_.pools[*found], &TracedPool::pool) : pools_.end();
-    return pool == pools_.end() ? nullptr : &*pool;
-  }
-
   // Adds the times that a case was sent to a pool that was then lost, and a case that no pool ran.
   void add_lost_and_unsent(const ReportedTry& tried) {
     for (std::size_t i = 0; i + 1 < tried.sent.size(); ++i) {
       const ReportedSend& sent = tried.sent[i];
-      TracedPool* const pool = find(sent.pool);
+      TracedPool* const pool = find_pool(pools_, sent.pool);
       if (pool == nullptr) continue;
-      const Micros again = micros(tried.sent[i + 1].at_ms);
+      const double again = tried.sent[i + 1].at_ms;
       pool->cases.push_back({.name = fmt::format("{} (attempt {})", tried.end.id, sent.attempt),
                              .category = "attempt",
                              .begin = micros(sent.at_ms),
-                             .end = std::min(again, pool->retired.value_or(again))});
+                             .end = micros(std::min(again, pool->retired.value_or(again)))});
     }
-    if (tried.end.pool && find(*tried.end.pool) != nullptr) return;
+    if (tried.end.pool && find_pool(pools_, *tried.end.pool) != nullptr) return;
     mark(tried.end.at_ms, "case", case_name(tried.end), arguments_of(tried.end));
   }
 
-  void mark(std::optional<double> at_ms, const char* category, std::string name,
-            std::vector<std::pair<std::string, std::string>> arguments = {}) {
+  void mark(std::optional<double> at_ms, const char* category, std::string name, Json arguments = Json::object()) {
     if (!at_ms) return;
     marks_.push_back({.name = std::move(name),
                       .category = category,
@@ -251,9 +216,7 @@ std::string RunTrace::document() const {
     } else {
       event["s"] = "t";  // scope of the mark: its thread
     }
-    Json arguments = Json::object();
-    for (const auto& [name, value] : span.arguments) arguments[name] = value;
-    event["args"] = std::move(arguments);
+    event["args"] = span.arguments;
     events.push_back(std::move(event));
   };
 
@@ -262,7 +225,9 @@ std::string RunTrace::document() const {
   add({.name = run_.header.title, .category = "run", .end = end_}, kRunProcess, kLife, "X");
   for (const Span& mark : marks_) add(mark, kRunProcess, kLife, "i");
 
-  const auto end_of = [&](const TracedPool& pool) { return std::max(pool.retired.value_or(end_), pool.spawned); };
+  const auto end_of = [&](const TracedPool& pool) {
+    return std::max(pool.retired ? micros(*pool.retired) : end_, micros(pool.spawned));
+  };
   std::map<int, std::vector<const TracedPool*>> by_slot;
   for (const TracedPool& pool : pools_) {
     for (const int slot : pool.pool->spawned->slots) by_slot[slot].push_back(&pool);
@@ -273,8 +238,8 @@ std::string RunTrace::document() const {
     events.push_back(named("thread_name", kSlotsProcess, slot + 1, fmt::format("{} {}", kind, slot)));
     // A pool gives its slots back as soon as it begins to end. The next one may have started while its cases ran.
     const auto begin_of = [&held](std::size_t i) {
-      const bool follows_cases = i > 0 && !held[i - 1]->cases.empty();
-      return follows_cases ? std::max(held[i]->spawned, held[i - 1]->cases.back().end) : held[i]->spawned;
+      const Micros spawned = micros(held[i]->spawned);
+      return i > 0 && !held[i - 1]->cases.empty() ? std::max(spawned, held[i - 1]->cases.back().end) : spawned;
     };
     for (std::size_t i = 0; i < held.size(); ++i) {
       const Micros next = i + 1 < held.size() ? begin_of(i + 1) : end_of(*held[i]);
@@ -293,13 +258,19 @@ std::string RunTrace::document() const {
     events.push_back(named("process_name", process, std::nullopt, pool_name(pool.pool->id)));
     events.push_back(named("thread_name", process, kLife, "pool"));
     const Micros end = end_of(pool);
-    const Micros ready = std::min(pool.ready.value_or(end), end);
-    add({.name = pool_name(pool.pool->id), .category = "pool", .begin = pool.spawned, .end = end}, process, kLife, "X");
-    add({.name = "start", .category = "pool", .begin = pool.spawned, .end = ready}, process, kLife, "X");
+    const Micros spawned = micros(pool.spawned);
+    const Micros ready = pool.ready ? std::min(micros(*pool.ready), end) : end;
+    add({.name = pool_name(pool.pool->id), .category = "pool", .begin = spawned, .end = end}, process, kLife, "X");
+    add({.name = "start", .category = "pool", .begin = spawned, .end = ready}, process, kLife, "X");
     for (const Span& span : pool.cases) add(span, process, kLife, "X");
     if (pool.retired) {
-      add({.name = "retired: " + end_text(*pool.pool->retired), .category = "pool", .begin = end, .end = end}, process,
-          kLife, "i");
+      const PoolRetired& retired = *pool.pool->retired;
+      const std::string detail = retired.detail.empty() ? "" : ": " + retired.detail;
+      add({.name = fmt::format("retired: {}{}", to_string(retired.reason), detail),
+           .category = "pool",
+           .begin = end,
+           .end = end},
+          process, kLife, "i");
     }
     for (const auto& [rank, phases] : pool.phases) {
       const int track = rank == kSlowestRank ? kPhases : kFirstRank + rank;

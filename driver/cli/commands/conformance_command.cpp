@@ -33,7 +33,7 @@ std::string conformance_footer() {
 std::string line_of(const conformance::Finding& finding) {
   std::string line = fmt::format("{:<9} {:<16} {}", name_of(finding.verdict), finding.rule, finding.text);
   if (!finding.hint.empty()) line += fmt::format(" (hint: {})", finding.hint);
-  return on_one_line(std::move(line)) + '\n';
+  return on_one_line(line) + '\n';
 }
 
 std::string summary_of(conformance::Tally tally) {

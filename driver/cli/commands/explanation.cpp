@@ -19,7 +19,6 @@
 #include "driver/core/figures.h"
 #include "driver/report/html_document.h"
 #include "driver/report/pictures/pictures.h"
-#include "driver/report/xml_nodes.h"
 
 namespace cp_pool {
 namespace {

@@ -6,10 +6,10 @@
 
 #include <fmt/format.h>
 
+#include "driver/report/html_document.h"
 #include "driver/report/pictures/pictures.h"
 #include "driver/report/pictures/svg.h"
 #include "driver/report/text_format.h"
-#include "driver/report/xml_nodes.h"
 
 namespace cp_pool {
 namespace {
@@ -30,28 +30,21 @@ struct PicturePoint {
   double y = 0;
 };
 
-class RankCircle {
- public:
-  explicit RankCircle(int ranks) : ranks_(ranks), large_(ranks <= kMostLargeBoxes) {
-    const double around = (box_width() + kBoxGap) * ranks;
-    radius_ = std::max(kLeastRadius, around / (2 * std::numbers::pi));
-  }
-  [[nodiscard]] bool large() const { return large_; }
-  [[nodiscard]] double box_width() const { return large_ ? kBoxWidth : kSmallBox; }
-  [[nodiscard]] double box_height() const { return large_ ? kBoxHeight : kSmallBox; }
-  [[nodiscard]] double width() const { return 2 * radius_ + box_width() + 2 * kBoxGap; }
-  [[nodiscard]] double height() const { return 2 * radius_ + box_height() + 2 * kBoxGap; }
+struct RankCircle {
+  int ranks;
+  bool large = ranks <= kMostLargeBoxes;
+  double box_width = large ? kBoxWidth : kSmallBox;
+  double box_height = large ? kBoxHeight : kSmallBox;
+  double radius = std::max(kLeastRadius, (box_width + kBoxGap) * ranks / (2 * std::numbers::pi));
+  double width = 2 * radius + box_width + 2 * kBoxGap;
+  double height = 2 * radius + box_height + 2 * kBoxGap;
+
   // Returns the place of a rank. Rank 0 is on top, or on the left if there are two ranks; the others follow clockwise.
   [[nodiscard]] PicturePoint place(int rank) const {
-    const double first = ranks_ == 2 ? std::numbers::pi : -std::numbers::pi / 2;
-    const double angle = first + 2 * std::numbers::pi * rank / ranks_;
-    return {.x = width() / 2 + radius_ * std::cos(angle), .y = height() / 2 + radius_ * std::sin(angle)};
+    const double first = ranks == 2 ? std::numbers::pi : -std::numbers::pi / 2;
+    const double angle = first + 2 * std::numbers::pi * rank / ranks;
+    return {.x = width / 2 + radius * std::cos(angle), .y = height / 2 + radius * std::sin(angle)};
   }
-
- private:
-  int ranks_;
-  bool large_;
-  double radius_ = 0;
 };
 
 // Returns the point where a line to `towards` leaves the box of the rank at `from`.
@@ -59,8 +52,8 @@ PicturePoint edge_of(const RankCircle& circle, const PicturePoint& from, const P
   const double x = towards.x - from.x;
   const double y = towards.y - from.y;
   constexpr double kFromBox = 3;
-  const double across = std::abs(x) < 1e-9 ? 1e9 : (circle.box_width() / 2 + kFromBox) / std::abs(x);
-  const double down = std::abs(y) < 1e-9 ? 1e9 : (circle.box_height() / 2 + kFromBox) / std::abs(y);
+  const double across = std::abs(x) < 1e-9 ? 1e9 : (circle.box_width / 2 + kFromBox) / std::abs(x);
+  const double down = std::abs(y) < 1e-9 ? 1e9 : (circle.box_height / 2 + kFromBox) / std::abs(y);
   const double part = std::min({across, down, 0.5});
   return {.x = from.x + part * x, .y = from.y + part * y};
 }
@@ -95,28 +88,21 @@ PicturePoint append_arrow(pugi::xml_node svg, const RankCircle& circle, const Me
   return {.x = (begin.x + end.x) / 2, .y = (begin.y + end.y) / 2};
 }
 
-void append_ranks(pugi::xml_node svg, const RankCircle& circle, int ranks) {
+void append_ranks(pugi::xml_node svg, const RankCircle& circle) {
   constexpr double kBelowMiddle = 3.5;
-  for (int rank = 0; rank < ranks; ++rank) {
+  for (int rank = 0; rank < circle.ranks; ++rank) {
     const PicturePoint place = circle.place(rank);
     pugi::xml_node box = append_rect(svg,
-                                     {.x = place.x - circle.box_width() / 2,
-                                      .y = place.y - circle.box_height() / 2,
-                                      .width = circle.box_width(),
-                                      .height = circle.box_height()},
+                                     {.x = place.x - circle.box_width / 2,
+                                      .y = place.y - circle.box_height / 2,
+                                      .width = circle.box_width,
+                                      .height = circle.box_height},
                                      rank_class(rank) + " bordered");
     set(box, "rx", "4");
     append_label(svg, place.x, place.y + kBelowMiddle,
-                 circle.large() ? fmt::format("rank {}", rank) : std::to_string(rank),
-                 circle.large() ? "middle" : "small middle");
+                 circle.large ? fmt::format("rank {}", rank) : std::to_string(rank),
+                 circle.large ? "middle" : "small middle");
   }
-}
-
-std::string exchange_caption(const Exchange& exchange, const std::string& bytes, bool first_alone) {
-  std::string text = fmt::format("{}. {} an arrow", exchange.what, bytes);
-  if (exchange.times > 1) text += fmt::format(", {} times", exchange.times);
-  if (first_alone) text += "; only those of rank 0 are drawn, the other ranks send alike";
-  return text + ".";
 }
 
 }  // namespace
@@ -124,14 +110,16 @@ std::string exchange_caption(const Exchange& exchange, const std::string& bytes,
 void append_exchange(pugi::xml_node parent, const Exchange& exchange, int ranks, const std::string& bytes,
                      const std::string& id) {
   const bool first_alone = exchange.messages.size() > kMostMessages;
-  const RankCircle circle(ranks);
-  const std::string caption = exchange_caption(exchange, bytes, first_alone);
+  const RankCircle circle{ranks};
+  std::string caption = fmt::format("{}. {} an arrow", exchange.what, bytes);
+  if (exchange.times > 1) caption += fmt::format(", {} times", exchange.times);
+  caption += first_alone ? "; only those of rank 0 are drawn, the other ranks send alike." : ".";
   pugi::xml_node figure = append(parent, "figure", {{"class", "exchange"}});
   append_text(figure, "figcaption", caption);
   pugi::xml_node svg =
       append_svg(figure, {.id = id,
-                          .width = circle.width(),
-                          .height = circle.height(),
+                          .width = circle.width,
+                          .height = circle.height,
                           .title = exchange.what,
                           .description = fmt::format("{} between {}. {}", count_of(exchange.messages.size(), "message"),
                                                      count_of(ranks, "rank"), caption)});
@@ -150,7 +138,7 @@ void append_exchange(pugi::xml_node parent, const Exchange& exchange, int ranks,
       append_label(svg, middle.x, middle.y - 4, both ? bytes + " each way" : bytes, "small middle halo");
     }
   }
-  append_ranks(svg, circle, ranks);
+  append_ranks(svg, circle);
 }
 
 }  // namespace cp_pool

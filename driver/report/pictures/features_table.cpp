@@ -13,7 +13,6 @@
 #include "driver/report/html_document.h"
 #include "driver/report/pictures/pictures.h"
 #include "driver/report/pictures/svg.h"
-#include "driver/report/xml_nodes.h"
 
 namespace cp_pool {
 namespace {
@@ -71,11 +70,8 @@ void append_parts(pugi::xml_node cell, const std::array<std::size_t, 3>& by_urge
   }
 }
 
-struct FeatureRow {
+struct FeatureRow : CaseGroup {
   std::string name;
-  std::size_t cases = 0;
-  OutcomeCounts counts{};
-  std::array<std::size_t, 3> by_urgency{};
   std::array<Urgency, kCaseOutcomes> worst{};                   // by outcome; an expected failure is not bad
   std::array<std::optional<std::size_t>, kCaseOutcomes> first;  // the smallest index, by outcome
 };
@@ -87,9 +83,7 @@ void count_features(const CaseFinished& event, FeatureRows& rows) {
   const auto count = [&](std::size_t order, const std::string& name) {
     FeatureRow& row = rows[order];
     row.name = name;
-    ++row.cases;
-    ++row.counts.at(outcome);
-    ++row.by_urgency.at(static_cast<std::size_t>(urgency));
+    row.add(event);
     row.worst.at(outcome) = std::max(row.worst.at(outcome), urgency);
     std::optional<std::size_t>& first = row.first.at(outcome);
     first = std::min(first.value_or(event.index), event.index);

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -9,11 +10,12 @@
 
 #include <fmt/format.h>
 
-#include "driver/report/diagnosis_text.h"
+#include "driver/core/mapped.h"
+#include "driver/report/case_text.h"
+#include "driver/report/html_document.h"
 #include "driver/report/pictures/pictures.h"
 #include "driver/report/pictures/svg.h"
 #include "driver/report/text_format.h"
-#include "driver/report/xml_nodes.h"
 
 namespace cp_pool {
 namespace {
@@ -59,6 +61,12 @@ MaskGrid append_grid(pugi::xml_node parent, const std::string& id, const MaskWor
   return {svg, append(svg, "g", {{"transform", transform}}), cell, legend};
 }
 
+std::size_t count_cells(const std::vector<std::string>& rows, char character) {
+  std::ptrdiff_t found = 0;
+  for (const std::string& row : rows) found += std::ranges::count(row, character);
+  return static_cast<std::size_t>(found);
+}
+
 // Appends a line of a legend that shows a line of this class. Returns where the next one begins.
 double append_line_key(pugi::xml_node svg, double y, const std::string& kind, const std::string& words) {
   append_path(svg, line_data(0, y + kMaskSwatch / 2, kMaskSwatch + 2, y + kMaskSwatch / 2), kind);
@@ -66,18 +74,38 @@ double append_line_key(pugi::xml_node svg, double y, const std::string& kind, co
   return y + kMaskKeyLine;
 }
 
-// --- The mask of a failing case as the diagnosis saw it ---
-
+// A kind of cells: how the picture and its legend show it.
 struct CellKind {
   char character;
   std::string_view words;
   std::string_view fill;
-  std::optional<Texture> texture;
-  std::string_view stroke;
+  std::optional<Texture> texture = std::nullopt;
+  std::string_view stroke = "";
 };
 
+// Appends the texture of the kind over an area, if it has one. `id` begins the id of the texture.
+void append_cell_texture(pugi::xml_node svg, pugi::xml_node into, const CellKind& kind, const std::string& area,
+                         const std::string& id, double unit) {
+  if (!kind.texture || area.empty()) return;
+  const std::string name = fmt::format("{}-{}", id, static_cast<int>(kind.character));
+  const std::string texture = append_texture(svg, name, *kind.texture, std::string{kind.stroke}, unit);
+  set(append_path(into, area, ""), "fill", texture);
+}
+
+// Appends a line of a legend that shows a kind of cells. Returns where the next one begins.
+double append_kind_key(pugi::xml_node svg, double y, const CellKind& kind, const std::string& words,
+                       const std::string& id) {
+  const std::string area = fmt::format("M1 {0}h{1}v{1}h-{1}z", svg_number(y), kMaskSwatch);
+  append_path(svg, area, std::string{kind.fill});
+  append_cell_texture(svg, svg, kind, area, id + "-key", 1);
+  append_label(svg, kMaskSwatch + 8, y + kMaskSwatch - 2, words);
+  return y + kMaskKeyLine;
+}
+
+// --- The mask of a failing case as the diagnosis saw it ---
+
 constexpr std::array<CellKind, 5> kCellKinds{
-    {{'.', "seen as expected", "fill-calm", std::nullopt, ""},
+    {{'.', "seen as expected", "fill-calm"},
      {'-', "missing: expected, and not seen", "fill-bad tint", Texture::hatch, "stroke-bad"},
      {'+', "excess: seen, and not expected, or seen twice", "fill-warm partly", Texture::dots, "stroke-ink"},
      {'!', "both: some missing, some in excess", "fill-warm", Texture::cross, "stroke-bad"},
@@ -89,40 +117,24 @@ bool is_expected(const MaskPicture& picture, std::size_t row, std::size_t column
   return std::string_view{".-!"}.find(picture.rows[row][column]) != std::string_view::npos;
 }
 
-std::size_t count_cells(const MaskPicture& picture, char character) {
-  std::ptrdiff_t found = 0;
-  for (const std::string& row : picture.rows) found += std::ranges::count(row, character);
-  return static_cast<std::size_t>(found);
-}
-
 // Returns the lines between cells that should see something and cells that should not.
 std::string outline_of(const MaskPicture& picture) {
   std::string data;
   const std::size_t rows = picture.rows.size();
   const std::size_t columns = picture.rows.front().size();
-  for (std::size_t row = 0; row <= rows; ++row) {
-    std::string above(columns, ' ');
-    for (std::size_t column = 0; column < columns; ++column) {
-      if (is_expected(picture, row, column) != is_expected(picture, row - 1, column)) above[column] = '|';
+  // Adds the lines between rows or columns. `differ` says whether a line runs along a cell.
+  const auto add = [&](std::size_t lines, std::size_t cells, const auto& differ, fmt::string_view data_of_line) {
+    for (std::size_t line = 0; line <= lines; ++line) {
+      std::vector<bool> edge(cells);
+      for (std::size_t cell = 0; cell < cells; ++cell) edge[cell] = differ(line, cell);
+      for (const auto& [begin, end] : stretches(edge, std::equal_to{})) {
+        if (edge[begin]) data += fmt::format(fmt::runtime(data_of_line), begin, line, end);
+      }
     }
-    for (const CellRun& run : runs_in(above, '|')) data += fmt::format("M{} {}H{}", run.begin, row, run.end);
-  }
-  for (std::size_t column = 0; column <= columns; ++column) {
-    std::string left(rows, ' ');
-    for (std::size_t row = 0; row < rows; ++row) {
-      if (is_expected(picture, row, column) != is_expected(picture, row, column - 1)) left[row] = '|';
-    }
-    for (const CellRun& run : runs_in(left, '|')) data += fmt::format("M{} {}V{}", column, run.begin, run.end);
-  }
-  return data;
-}
-
-std::string borders_of(const MaskPicture& picture) {
-  std::string data;
-  for (const std::int64_t border : picture.q_borders) {
-    data += fmt::format("M0 {}H{}", border, picture.rows.front().size());
-  }
-  for (const std::int64_t border : picture.kv_borders) data += fmt::format("M{} 0V{}", border, picture.rows.size());
+  };
+  const auto seen = [&](std::size_t row, std::size_t column) { return is_expected(picture, row, column); };
+  add(rows, columns, [&](auto row, auto column) { return seen(row, column) != seen(row - 1, column); }, "M{} {}H{}");
+  add(columns, rows, [&](auto column, auto row) { return seen(row, column) != seen(row, column - 1); }, "M{1} {0}V{2}");
   return data;
 }
 
@@ -135,33 +147,19 @@ std::string mask_description(const MaskPicture& picture) {
   std::string text = fmt::format("{} of cells downwards, {} to the right. {}.", count_of(picture.rows.size(), "row"),
                                  count_of(picture.rows.front().size(), "column"), cell_words(picture));
   for (const CellKind& kind : kCellKinds) {
-    if (const std::size_t found = count_cells(picture, kind.character); found > 0) {
+    if (const std::size_t found = count_cells(picture.rows, kind.character); found > 0) {
       text += fmt::format(" {} {}.", count_of(found, "cell"), kind.words);
     }
   }
   return text;
 }
 
-// Appends an area, and over it the texture of its kind.
-void append_kind(pugi::xml_node svg, pugi::xml_node into, const CellKind& kind, const std::string& area,
-                 const std::string& texture_id, double unit) {
-  append_path(into, area, std::string{kind.fill});
-  if (!kind.texture) return;
-  const std::string texture = append_texture(svg, texture_id, *kind.texture, std::string{kind.stroke}, unit);
-  set(append_path(into, area, ""), "fill", texture);
-}
-
 // Appends the legend of the characters that occur, one line each below the picture.
 void append_mask_key(pugi::xml_node svg, const MaskPicture& picture, double top, const std::string& id) {
   double y = top;
   for (const CellKind& kind : kCellKinds) {
-    const std::size_t found = count_cells(picture, kind.character);
-    if (found == 0) continue;
-    const std::string area = fmt::format("M1 {0}h{1}v{1}h-{1}z", svg_number(y), kMaskSwatch);
-    append_kind(svg, svg, kind, area, fmt::format("{}-key-{}", id, static_cast<int>(kind.character)), 1);
-    append_label(svg, kMaskSwatch + 8, y + kMaskSwatch - 2,
-                 fmt::format("{} ({})", kind.words, count_of(found, "cell")));
-    y += kMaskKeyLine;
+    const std::size_t found = count_cells(picture.rows, kind.character);
+    if (found > 0) y = append_kind_key(svg, y, kind, fmt::format("{} ({})", kind.words, count_of(found, "cell")), id);
   }
   y = append_line_key(svg, y, "edge", "outline of what was expected");
   if (picture.q_borders.empty() && picture.kv_borders.empty()) return;
@@ -170,7 +168,7 @@ void append_mask_key(pugi::xml_node svg, const MaskPicture& picture, double top,
 
 std::size_t mask_key_lines(const MaskPicture& picture) {
   std::size_t lines = picture.q_borders.empty() && picture.kv_borders.empty() ? 1 : 2;
-  for (const CellKind& kind : kCellKinds) lines += count_cells(picture, kind.character) > 0 ? 1 : 0;
+  for (const CellKind& kind : kCellKinds) lines += count_cells(picture.rows, kind.character) > 0 ? 1 : 0;
   return lines;
 }
 
@@ -191,9 +189,12 @@ std::string tile_lines(const CaseDrawing& drawing, int tiles) {
   return data;
 }
 
-void append_blocks_of(pugi::xml_node svg, const std::string& area, const std::string& kind) {
-  if (!area.empty()) append_path(svg, area, kind);
-}
+// The fills are those of the legend: a block that somebody sees has the colour of its rank.
+constexpr std::array<CellKind, 4> kBlockKinds{
+    {{'#', "every query sees every key, in the colour of its rank", "r0 bordered"},
+     {'+', "some see some", "r0 partly bordered", Texture::hatch, "stroke-faint"},
+     {'.', "none sees any", "fill-none bordered"},
+     {' ', "padding", "fill-none bordered", Texture::dots, "stroke-faint"}}};
 
 void append_blocks(pugi::xml_node svg, const CaseDrawing& drawing, double block, const std::string& id) {
   for (int rank : std::set<int>(drawing.q_ranks.begin(), drawing.q_ranks.end())) {
@@ -201,45 +202,32 @@ void append_blocks(pugi::xml_node svg, const CaseDrawing& drawing, double block,
     for (std::size_t row = 0; row < own.size(); ++row) {
       if (drawing.q_ranks[row] != rank) own[row].clear();
     }
-    append_blocks_of(svg, cells_data(own, '#'), rank_class(rank));
-    append_blocks_of(svg, cells_data(own, '+'), rank_class(rank) + " partly");
+    for (const auto& [character, kind] : {std::pair{'#', ""}, {'+', " partly"}}) {
+      const std::string area = cells_data(own, character);
+      if (!area.empty()) append_path(svg, area, rank_class(rank) + kind);
+    }
   }
-  const auto append_textured = [&](const std::string& area, const char* name, Texture texture) {
-    if (area.empty()) return;
-    set(append_path(svg, area, ""), "fill", append_texture(svg, id + name, texture, "stroke-faint", 1 / block));
-  };
-  append_textured(cells_data(drawing.rows, '+'), "-partly", Texture::hatch);
-  append_textured(cells_data(drawing.rows, ' '), "-padding", Texture::dots);
+  for (const CellKind& kind : kBlockKinds) {
+    append_cell_texture(svg, svg, kind, cells_data(drawing.rows, kind.character), id + "-cell", 1 / block);
+  }
 }
 
 void append_drawing_key(pugi::xml_node svg, const CaseDrawing& drawing, double top, const std::string& id) {
   double y = top;
-  const auto entry = [&](const std::string& words, const char* name, Texture texture, const char* kind) {
-    const SvgBox box{.x = 1, .y = y, .width = kMaskSwatch, .height = kMaskSwatch};
-    append_rect(svg, box, kind);
-    if (*name != '\0') set(append_rect(svg, box, ""), "fill", append_texture(svg, id + name, texture, "stroke-faint"));
-    append_label(svg, kMaskSwatch + 8, y + kMaskSwatch - 2, words);
-    y += kMaskKeyLine;
-  };
-  entry("every query sees every key, in the colour of its rank", "", Texture::hatch, "r0 bordered");
-  entry("some see some", "-key-partly", Texture::hatch, "r0 partly bordered");
-  entry(fmt::format("none sees any (a block is {} x {})", drawing.q_per_block, drawing.kv_per_block), "",
-        Texture::hatch, "fill-none bordered");
-  entry("padding", "-key-padding", Texture::dots, "fill-none bordered");
+  for (const CellKind& kind : kBlockKinds) {
+    std::string words{kind.words};
+    if (kind.character == '.') words += fmt::format(" (a block is {} x {})", drawing.q_per_block, drawing.kv_per_block);
+    y = append_kind_key(svg, y, kind, words, id);
+  }
   append_line_key(svg, y, "edge", "tiles meet: a chunk of queries and a chunk of keys");
 }
 
 std::string drawing_description(const CaseDrawing& drawing) {
-  std::size_t all = 0;
-  std::size_t some = 0;
-  for (const std::string& row : drawing.rows) {
-    all += static_cast<std::size_t>(std::ranges::count(row, '#'));
-    some += static_cast<std::size_t>(std::ranges::count(row, '+'));
-  }
   return fmt::format(
       "{} rows and {} columns of blocks of {} queries x {} keys. In {} blocks every query sees every key, "
       "in {} some see some. The page has the same as text.",
-      drawing.rows.size(), drawing.kv_ranks.size(), drawing.q_per_block, drawing.kv_per_block, all, some);
+      drawing.rows.size(), drawing.kv_ranks.size(), drawing.q_per_block, drawing.kv_per_block,
+      count_cells(drawing.rows, '#'), count_cells(drawing.rows, '+'));
 }
 
 }  // namespace
@@ -256,12 +244,17 @@ void append_mask(pugi::xml_node parent, const MaskPicture& picture, const std::s
   for (const CellKind& kind : kCellKinds) {
     const std::string area = cells_data(picture.rows, kind.character);
     if (area.empty()) continue;
-    append_kind(grid.svg, grid.plot, kind, area, fmt::format("{}-cell-{}", id, static_cast<int>(kind.character)),
-                1 / grid.cell);
+    append_path(grid.plot, area, std::string{kind.fill});
+    append_cell_texture(grid.svg, grid.plot, kind, area, id + "-cell", 1 / grid.cell);
   }
   append_path(grid.plot, outline_of(picture), "edge");
-  append_path(grid.plot, borders_of(picture), "edge dashed");
-  append_path(grid.plot, fmt::format("M0 0H{0}V{1}H0z", picture.rows.front().size(), picture.rows.size()), "thin");
+  const std::size_t rows = picture.rows.size();
+  const std::size_t columns = picture.rows.front().size();
+  std::string borders;
+  for (const std::int64_t border : picture.q_borders) borders += fmt::format("M0 {}H{}", border, columns);
+  for (const std::int64_t border : picture.kv_borders) borders += fmt::format("M{} 0V{}", border, rows);
+  append_path(grid.plot, borders, "edge dashed");
+  append_path(grid.plot, fmt::format("M0 0H{0}V{1}H0z", columns, rows), "thin");
   append_mask_key(grid.svg, picture, grid.legend, id);
 }
 

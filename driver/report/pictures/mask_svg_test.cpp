@@ -24,7 +24,7 @@ TEST(CaseMaskSvg, HasTheColourOfTheRankThatOwnsTheQueries) {
   expect_readable(page);
   EXPECT_EQ(page.one("//g/path[@class='r1']/@d"), "M0 1H1V2H0zM0 2H2V3H0z");
   EXPECT_EQ(page.one("//g/path[@class='r0 partly']/@d"), "M0 0H1V1H0z");
-  EXPECT_EQ(page.one("//g/path[@fill='url(#m-padding)']/@d"), "M3 0H4V1H3zM3 1H4V2H3zM3 2H4V3H3zM0 3H4V4H0z");
+  EXPECT_EQ(page.one("//g/path[@fill='url(#m-cell-32)']/@d"), "M3 0H4V1H3zM3 1H4V2H3zM3 2H4V3H3zM0 3H4V4H0z");
   EXPECT_THAT(page.one("//desc"),
               AllOf(HasSubstr("blocks of 2 queries x 4 keys"), HasSubstr("In 3 blocks"), HasSubstr("in 3 some")));
 }

@@ -3,15 +3,16 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include <fmt/format.h>
 
+#include "driver/core/mapped.h"
 #include "driver/report/html_document.h"
 #include "driver/report/pictures/pictures.h"
 #include "driver/report/pictures/svg.h"
 #include "driver/report/text_format.h"
-#include "driver/report/xml_nodes.h"
 
 namespace cp_pool {
 namespace {
@@ -25,16 +26,11 @@ bool is_off(double ratio) {
   return ratio >= ErrorStrip::kOffTheScale;
 }
 
-// Joins cells so that there are at most kMostStripCells, each the largest of its group. Sets `group` to the number of
-// cells that became one.
-std::vector<double> folded(const std::vector<double>& ratios, std::size_t& group) {
-  group = (ratios.size() + kMostStripCells - 1) / kMostStripCells;
-  if (group <= 1) return ratios;
+// Joins groups of `group` cells, each into the largest of them.
+std::vector<double> folded(std::span<const double> ratios, std::size_t group) {
   std::vector<double> out;
   for (std::size_t begin = 0; begin < ratios.size(); begin += group) {
-    const auto first = ratios.begin() + static_cast<std::ptrdiff_t>(begin);
-    const auto last = ratios.begin() + static_cast<std::ptrdiff_t>(std::min(begin + group, ratios.size()));
-    out.push_back(*std::max_element(first, last));
+    out.push_back(std::ranges::max(ratios.subspan(begin, std::min(group, ratios.size() - begin))));
   }
   return out;
 }
@@ -98,13 +94,14 @@ std::size_t beyond(const std::vector<double>& ratios) {
 // Draws neighbours of one height and colour as one bar.
 void append_bars(pugi::xml_node svg, const std::vector<double>& ratios, const StripScale& scale) {
   std::array<std::string, kFills.size()> data;
-  for (std::size_t cell = 0; cell < ratios.size();) {
-    const std::size_t begin = cell;
+  const auto alike = [&](double a, double b) {
+    return scale.height_of(a) == scale.height_of(b) && heat_of(a) == heat_of(b);
+  };
+  for (const auto& [begin, end] : stretches(ratios, alike)) {
     const double height = scale.height_of(ratios[begin]);
-    const std::size_t heat = heat_of(ratios[begin]);
-    while (cell < ratios.size() && scale.height_of(ratios[cell]) == height && heat_of(ratios[cell]) == heat) ++cell;
-    if (height > 0)
-      data.at(heat) += fmt::format("M{} {}V{}H{}V{}z", begin, kStripHeight, kStripHeight - height, cell, kStripHeight);
+    if (height <= 0) continue;
+    data.at(heat_of(ratios[begin])) +=
+        fmt::format("M{} {}V{}H{}V{}z", begin, kStripHeight, kStripHeight - height, end, kStripHeight);
   }
   for (std::size_t heat = 0; heat < kFills.size(); ++heat) {
     if (!data.at(heat).empty()) append_path(svg, data.at(heat), std::string{kFills.at(heat)});
@@ -118,7 +115,7 @@ void append_strip(pugi::xml_node parent, const std::vector<double>& ratios, cons
     parent.append_child("div");
     return;
   }
-  std::size_t group = 1;
+  const std::size_t group = (ratios.size() + kMostStripCells - 1) / kMostStripCells;
   const std::vector<double> cells = folded(ratios, group);
   const std::string view = fmt::format("0 0 {} {}", cells.size(), kStripHeight);
   pugi::xml_node svg =

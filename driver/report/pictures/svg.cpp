@@ -1,30 +1,21 @@
 #include "driver/report/pictures/svg.h"
 
-#include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include <fmt/format.h>
 
 #include "driver/core/figures.h"
+#include "driver/core/mapped.h"
+#include "driver/report/html_document.h"
 #include "driver/report/text_format.h"
-#include "driver/report/xml_nodes.h"
 
 namespace cp_pool {
 namespace {
 
 constexpr double kTextureSize = 6;
 
-std::string texture_data(Texture texture) {
-  switch (texture) {
-    case Texture::hatch:
-      return "M0 3H6";
-    case Texture::cross:
-      return "M0 3H6M3 0V6";
-    case Texture::dots:
-      return "M2.3 3H3.7";
-  }
-  return "";
-}
+constexpr std::array kTextures{"M0 3H6", "M0 3H6M3 0V6", "M2.3 3H3.7"};  // path data of each Texture
 
 void set_class(pugi::xml_node node, const std::string& kind) {
   if (!kind.empty()) set(node, "class", kind);
@@ -52,16 +43,13 @@ void append_rank_stretch(pugi::xml_node svg, RankAxis axis, const SvgBox& box, c
 
 void append_rank_band(pugi::xml_node svg, RankAxis axis, const SvgBox& box, double cell,
                       const std::vector<std::vector<int>>& owners) {
-  for (std::size_t begin = 0; begin < owners.size();) {
-    std::size_t end = begin;
-    while (end < owners.size() && owners[end] == owners[begin]) ++end;
+  for (const auto& [begin, end] : stretches(owners, std::equal_to{})) {
     SvgBox stretch = box;
     const double from = cell * static_cast<double>(begin);
     const double length = cell * static_cast<double>(end - begin);
     (axis == RankAxis::across ? stretch.x : stretch.y) += from;
     (axis == RankAxis::across ? stretch.width : stretch.height) = length;
     if (!owners[begin].empty()) append_rank_stretch(svg, axis, stretch, owners[begin]);
-    begin = end;
   }
 }
 
@@ -137,25 +125,15 @@ std::string append_texture(pugi::xml_node svg, const std::string& id, Texture te
                       {"height", size},
                       {"patternUnits", "userSpaceOnUse"},
                       {"patternTransform", transform}}),
-              texture_data(texture), "texture " + kind);
+              kTextures.at(static_cast<std::size_t>(texture)), "texture " + kind);
   return fmt::format("url(#{})", id);
-}
-
-std::vector<CellRun> runs_in(const std::string& cells, char character) {
-  std::vector<CellRun> runs;
-  for (std::size_t begin = cells.find(character); begin != std::string::npos;) {
-    const std::size_t end = std::min(cells.find_first_not_of(character, begin), cells.size());
-    runs.push_back({.begin = begin, .end = end});
-    begin = cells.find(character, end);
-  }
-  return runs;
 }
 
 std::string cells_data(const std::vector<std::string>& rows, char character) {
   std::string data;
   for (std::size_t row = 0; row < rows.size(); ++row) {
-    for (const CellRun& run : runs_in(rows[row], character)) {
-      data += fmt::format("M{} {}H{}V{}H{}z", run.begin, row, run.end, row + 1, run.begin);
+    for (const auto& [begin, end] : stretches(rows[row], std::equal_to{})) {
+      if (rows[row][begin] == character) data += fmt::format("M{0} {1}H{2}V{3}H{0}z", begin, row, end, row + 1);
     }
   }
   return data;

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <array>
-#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -58,15 +57,7 @@ enum class Texture { hatch, cross, dots };
 std::string append_texture(pugi::xml_node svg, const std::string& id, Texture texture, const std::string& kind,
                            double unit = 1);
 
-struct CellRun {  // [begin, end)
-  std::size_t begin = 0;
-  std::size_t end = 0;
-};
-
-// Returns the runs of consecutive cells that hold the character.
-std::vector<CellRun> runs_in(const std::string& cells, char character);
-
-// Returns path data around each such run in all rows; a cell is one unit.
+// Returns path data around each run of consecutive cells that hold the character, in all rows; a cell is one unit.
 std::string cells_data(const std::vector<std::string>& rows, char character);
 
 // Draws the axes above and left of the plot, kRankAxis units wide. `cell` is the length of a cell in units. `q_owners`

@@ -15,12 +15,12 @@ namespace {
 
 constexpr double kSecond = 1000;
 
-// Returns the spans sorted, and joined where they touch.
-std::vector<TimeSpan> joined(std::vector<TimeSpan> spans) {
+// Returns the spans sorted, and joined where no more than `gap` lies between them.
+std::vector<TimeSpan> joined(std::vector<TimeSpan> spans, double gap) {
   std::ranges::sort(spans, {}, &TimeSpan::begin);
   std::vector<TimeSpan> out;
   for (const TimeSpan& span : spans) {
-    if (!out.empty() && span.begin <= out.back().end) {
+    if (!out.empty() && span.begin - out.back().end <= gap) {
       out.back().end = std::max(out.back().end, span.end);
     } else {
       out.push_back(span);
@@ -37,44 +37,24 @@ double total(const std::vector<TimeSpan>& spans) {
 
 // Returns the smallest round number of milliseconds that is at least this large.
 double round_step(double least_ms) {
-  constexpr std::array kDecimal{1.0, 2.0, 5.0};
-  constexpr std::array kSexagesimal{1.0, 2.0, 5.0, 10.0, 15.0, 30.0};
-  constexpr double kSixty = 60;
-  for (double unit = 1; unit < kSecond * kSixty; unit *= 10) {
-    for (const double factor : kDecimal) {
-      if (const double step = unit * factor; step >= least_ms && step < kSecond * kSixty / 2) return step;
-    }
-  }
-  for (double unit = kSecond; unit <= kSecond * kSixty * kSixty; unit *= kSixty) {
-    for (const double factor : kSexagesimal) {
-      if (const double step = unit * factor; step >= least_ms) return step;
-    }
-  }
-  constexpr double kDay = 24 * kSixty * kSixty * kSecond;
-  return std::ceil(least_ms / kDay) * kDay;
+  constexpr std::array kSteps{1.0, 2.0, 5.0,  10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1e3,  2e3,  5e3,  1e4,  2e4,
+                              3e4, 6e4, 12e4, 3e5,  6e5,  9e5,  18e5,  36e5,  72e5,  18e6, 36e6, 54e6, 108e6};
+  constexpr double kDay = 86'400 * kSecond;
+  const auto* const step = std::ranges::lower_bound(kSteps, least_ms);
+  return step != kSteps.end() ? *step : std::ceil(least_ms / kDay) * kDay;
 }
 
 }  // namespace
 
 TimeAxis::TimeAxis(std::vector<TimeSpan> shown, double width) {
-  const std::vector<TimeSpan> spans = joined(std::move(shown));
   constexpr double kShort = 0.1;  // as a part of the time that is shown
+  std::vector<TimeSpan> spans = joined(std::move(shown), 0);
   const double longest_gap = std::max(kSecond, kShort * total(spans));
+  spans = joined(std::move(spans), longest_gap);
+  const double cut_width = spans.empty() ? 0 : kCutWidth * static_cast<double>(spans.size() - 1);
+  per_ms_ = std::max(0.0, width - cut_width) / std::max(total(spans), 1.0);
   for (const TimeSpan& span : spans) {
-    if (!parts_.empty() && span.begin - parts_.back().span.end <= longest_gap) {
-      parts_.back().span.end = span.end;
-    } else {
-      parts_.push_back({.span = span});
-    }
-  }
-  double drawn = 0;
-  for (const Part& part : parts_) drawn += part.span.end - part.span.begin;
-  const double cut_width = parts_.empty() ? 0 : kCutWidth * static_cast<double>(parts_.size() - 1);
-  per_ms_ = std::max(0.0, width - cut_width) / std::max(drawn, 1.0);
-  double x = 0;
-  for (Part& part : parts_) {
-    part.x = x;
-    x = end_x(part) + kCutWidth;
+    parts_.push_back({.span = span, .x = parts_.empty() ? 0 : end_x(parts_.back()) + kCutWidth});
   }
 }
 

@@ -1,6 +1,4 @@
 #include <algorithm>
-#include <array>
-#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -10,11 +8,11 @@
 
 #include "driver/core/mapped.h"
 #include "driver/report/case_text.h"
+#include "driver/report/html_document.h"
 #include "driver/report/pictures/pictures.h"
 #include "driver/report/pictures/svg.h"
 #include "driver/report/pictures/time_axis.h"
 #include "driver/report/text_format.h"
-#include "driver/report/xml_nodes.h"
 
 // A run as lanes of pools with the cases that they ran.
 
@@ -34,43 +32,19 @@ constexpr double kLeastBar = 2;
 constexpr double kTimelineKey = 26;
 constexpr std::size_t kWordLetters = 200;
 
-// All times are milliseconds of the run's clock, from its beginning.
-struct TimelineCase {
-  const CaseFinished* end;  // its at_ms: when all of it was known, the diagnosis included
-  double begin;             // when it was sent
-};
+struct TimelinePool : PoolLife {
+  double end;  // when it was retired, or the end of the run
 
-// A pool that says when it was spawned.
-struct TimelinePool {
-  const ReportedPool* pool;
-  double spawned;
-  std::optional<double> ready;           // nullopt if it never was
-  double end;                            // when it was retired, or the end of the run
-  std::vector<TimelineCase> cases = {};  // in the order in which they finished
-
-  [[nodiscard]] int world_size() const { return pool->spawned->world_size; }
   [[nodiscard]] bool ended_badly() const { return pool->retired && !is_expected(pool->retired->reason); }
 };
 
-// Leaves out what has no time, as in files of earlier versions.
 std::vector<TimelinePool> pools_of(const RunReport& run) {
-  std::vector<TimelinePool> pools;
-  const auto tries = run.tries_by_pool();
-  for (std::size_t i = 0; i < run.pools.size(); ++i) {
-    const ReportedPool& of_run = run.pools[i];
-    if (!of_run.spawned || !of_run.spawned->at_ms) continue;
-    TimelinePool& pool = pools.emplace_back(TimelinePool{.pool = &of_run,
-                                                         .spawned = *of_run.spawned->at_ms,
-                                                         .ready = of_run.ready ? of_run.ready->at_ms : std::nullopt,
-                                                         .end = run.last_ms});
-    if (of_run.retired) pool.end = of_run.retired->at_ms.value_or(run.last_ms);
-    if (pool.ready) pool.spawned = std::min(pool.spawned, std::max(0.0, *pool.ready - of_run.ready->spawn_to_ready_ms));
-    for (const ReportedTry* const each : tries[i]) {
-      const double unsent = *each->end.at_ms - each->end.duration_ms;
-      pool.cases.push_back({.end = &each->end, .begin = each->sent.empty() ? unsent : each->sent.back().at_ms});
-    }
-  }
-  return pools;
+  return mapped(run.pool_lives(), [&](PoolLife life) {
+    const double told = life.ready ? *life.ready - life.pool->ready->spawn_to_ready_ms : life.spawned;
+    life.spawned = std::min(life.spawned, std::max(0.0, told));
+    const double end = life.retired.value_or(run.last_ms);
+    return TimelinePool{std::move(life), end};
+  });
 }
 
 // Returns the number of cases that no pool of the timeline ran.
@@ -81,26 +55,22 @@ std::size_t cases_without_pool(const RunReport& run, const std::vector<TimelineP
       return each.end.at_ms && (each.end.pool || &each == &c.tries.back());
     }));
   }
-  for (const TimelinePool& pool : pools) cases -= pool.cases.size();
+  for (const TimelinePool& pool : pools) cases -= pool.tries.size();
   return cases;
 }
 
+// Pools of a lane that are drawn as one, because they are too short to be seen.
+using PoolGroup = std::vector<const TimelinePool*>;
+
 // A bar of cases that are drawn as one.
-struct TimelineBar {
+struct TimelineBar : CaseGroup {
   double begin = 0;  // units of the axis
   double end = 0;
-  std::size_t cases = 0;
-  std::array<std::size_t, 3> by_urgency{};
-  OutcomeCounts counts{};
-  const CaseFinished* shown = nullptr;  // the first case of the highest urgency
 
   void add(const CaseFinished& c, double from, double to) {
     begin = cases == 0 ? from : std::min(begin, from);
     end = cases == 0 ? to : std::max(end, to);
-    ++cases;
-    ++by_urgency.at(static_cast<std::size_t>(urgency_of(c)));
-    ++counts.at(static_cast<std::size_t>(c.outcome));
-    if (shown == nullptr || urgency_of(c) > urgency_of(*shown)) shown = &c;
+    CaseGroup::add(c);
   }
 
   // Returns "ID: pass, 12 ms", or "12 cases: 11 pass, 1 fail. ID: fail, 15 ms".
@@ -112,14 +82,17 @@ struct TimelineBar {
   }
 };
 
-// Returns the bars of cases that ran one after another. A case joins the bar before it as long as the bar is not wider
-// than kLeastBar units.
-std::vector<TimelineBar> timeline_bars(const std::vector<TimelineCase>& cases, const TimeAxis& axis) {
+// Returns the bars of cases that ran one after another, from when each was sent until all of it was known, the
+// diagnosis included. A case joins the bar before it as long as the bar is not wider than kLeastBar units.
+std::vector<TimelineBar> timeline_bars(const PoolGroup& group, const TimeAxis& axis) {
   std::vector<TimelineBar> bars;
-  for (const TimelineCase& c : cases) {
-    const double to = axis.x(*c.end->at_ms);
-    if (bars.empty() || to - bars.back().begin > kLeastBar) bars.emplace_back();
-    bars.back().add(*c.end, axis.x(c.begin), to);
+  for (const TimelinePool* const pool : group) {
+    for (const ReportedTry* const each : pool->tries) {
+      const double unsent = *each->end.at_ms - each->end.duration_ms;
+      const double to = axis.x(*each->end.at_ms);
+      if (bars.empty() || to - bars.back().begin > kLeastBar) bars.emplace_back();
+      bars.back().add(each->end, axis.x(each->sent.empty() ? unsent : each->sent.back().at_ms), to);
+    }
   }
   return bars;
 }
@@ -170,24 +143,19 @@ struct TimelineDrawing {
   std::string stripes = {};  // texture of a pool that starts
 
   [[nodiscard]] double x(double ms) const { return kTimelineLeft + axis.x(ms); }
+  [[nodiscard]] PoolGroup all_pools() const {
+    return mapped(pools, [](const TimelinePool& pool) { return &pool; });
+  }
   [[nodiscard]] double bottom() const { return kTimelineTop + kLaneHeight * static_cast<double>(lanes); }
 };
-
-TimeAxis axis_of(const std::vector<TimelinePool>& pools) {
-  const auto life = [](const TimelinePool& pool) { return TimeSpan{.begin = pool.spawned, .end = pool.end}; };
-  return {mapped(pools, life), kTimelineWidth - kTimelineLeft - kTimelineRight};
-}
-
-// Pools of a lane that are drawn as one, because they are too short to be seen.
-using PoolGroup = std::vector<const TimelinePool*>;
 
 // Returns the pools in lanes. The pools of a lane have one key and follow each other. Lanes are in the order of world
 // size, key and beginning.
 std::vector<PoolGroup> lanes_of(const TimelineDrawing& drawing) {
-  PoolGroup order;
-  for (const TimelinePool& pool : drawing.pools) order.push_back(&pool);
-  std::ranges::stable_sort(
-      order, {}, [](const TimelinePool* p) { return std::tuple{p->world_size(), p->pool->id.key, p->spawned}; });
+  PoolGroup order = drawing.all_pools();
+  std::ranges::stable_sort(order, {}, [](const TimelinePool* p) {
+    return std::tuple{p->pool->spawned->world_size, p->pool->id.key, p->spawned};
+  });
   std::vector<PoolGroup> lanes;
   for (const TimelinePool* const pool : order) {
     const auto free = std::ranges::find_if(lanes, [&](const PoolGroup& lane) {
@@ -198,17 +166,15 @@ std::vector<PoolGroup> lanes_of(const TimelineDrawing& drawing) {
   return lanes;
 }
 
-std::string end_words(const TimelinePool& pool) {
-  if (!pool.pool->retired) return "still alive when the run ended";
-  const PoolRetired& retired = *pool.pool->retired;
-  return std::string{to_string(retired.reason)} +
-         (retired.detail.empty() ? "" : ": " + cut_middle(retired.detail, kWordLetters));
-}
-
 std::string pool_words(const TimelinePool& pool) {
+  std::string end = "still alive when the run ended";
+  if (const auto& retired = pool.pool->retired) {
+    const std::string detail = cut_middle(retired->detail, kWordLetters);
+    end = fmt::format("{}{}{}", to_string(retired->reason), detail.empty() ? "" : ": ", detail);
+  }
   return fmt::format("{}, {}, {}; {}", to_string(pool.pool->id),
                      pool.ready ? "ready after " + format_duration(*pool.ready - pool.spawned) : "never ready",
-                     count_of(pool.cases.size(), "case"), end_words(pool));
+                     count_of(pool.tries.size(), "case"), end);
 }
 
 std::vector<PoolGroup> groups_of(const TimelineDrawing& drawing, const PoolGroup& lane) {
@@ -222,25 +188,25 @@ std::vector<PoolGroup> groups_of(const TimelineDrawing& drawing, const PoolGroup
 }
 
 // Returns the numbers of cases and of pools that were given up.
-std::pair<std::size_t, std::size_t> cases_and_lost(const auto& pools, const auto& pool_of) {
+std::pair<std::size_t, std::size_t> cases_and_lost(const PoolGroup& pools) {
   std::pair<std::size_t, std::size_t> out;
-  for (const auto& each : pools) {
-    out.first += pool_of(each).cases.size();
-    out.second += pool_of(each).ended_badly() ? 1 : 0;
+  for (const TimelinePool* const pool : pools) {
+    out.first += pool->tries.size();
+    out.second += pool->ended_badly() ? 1 : 0;
   }
   return out;
 }
 
 std::string group_words(const PoolGroup& group) {
   if (group.size() == 1) return pool_words(*group.front());
-  const auto [cases, lost] = cases_and_lost(group, [](const TimelinePool* pool) -> auto& { return *pool; });
+  const auto [cases, lost] = cases_and_lost(group);
   const PoolId& first = group.front()->pool->id;
   return fmt::format("{} #{} to #{}, {}; {} of these pools given up", first.key, first.generation,
                      group.back()->pool->id.generation, count_of(cases, "case"), lost);
 }
 
 std::string timeline_description(const TimelineDrawing& drawing) {
-  const auto [cases, lost] = cases_and_lost(drawing.pools, [](const TimelinePool& pool) -> auto& { return pool; });
+  const auto [cases, lost] = cases_and_lost(drawing.all_pools());
   return fmt::format(
       "{} on {} in {}. {} given up before the end. The tables of pools and cases on this page have all "
       "of it in words.",
@@ -293,9 +259,7 @@ void append_pools(const TimelineDrawing& drawing, const PoolGroup& group, double
     set(starting, "fill", drawing.stripes);
     append_hint(starting, words);
   }
-  std::vector<TimelineCase> cases;
-  for (const TimelinePool* pool : group) cases.insert(cases.end(), pool->cases.begin(), pool->cases.end());
-  for (const TimelineBar& bar : timeline_bars(cases, drawing.axis)) {
+  for (const TimelineBar& bar : timeline_bars(group, drawing.axis)) {
     append_bar(drawing.svg, bar, kTimelineLeft, top + kCaseInset, kPoolHeight - 2 * kCaseInset, drawing.hatch,
                bar.hint());
   }
@@ -367,11 +331,11 @@ void append_timeline(pugi::xml_node parent, const RunReport& run) {
                            without_pool == 1 ? "is" : "are");
   }
   append_text(figure, "figcaption", caption);
-  pugi::xml_node box = append(figure, "div", {{"class", "scroll"}});
-  set(box, "tabindex", "0");  // makes it scroll with the keyboard
-  set(box, "role", "group");
-  set(box, "aria-label", "Timeline");
-  TimeAxis axis = axis_of(pools);
+  // "tabindex" makes it scroll with the keyboard.
+  pugi::xml_node box =
+      append(figure, "div", {{"class", "scroll"}, {"tabindex", "0"}, {"role", "group"}, {"aria-label", "Timeline"}});
+  const auto life = [](const TimelinePool& pool) { return TimeSpan{.begin = pool.spawned, .end = pool.end}; };
+  TimeAxis axis(mapped(pools, life), kTimelineWidth - kTimelineLeft - kTimelineRight);
   TimelineDrawing drawing{.run = run, .pools = std::move(pools), .axis = std::move(axis)};
   const std::vector<PoolGroup> lanes = lanes_of(drawing);
   drawing.lanes = lanes.size();

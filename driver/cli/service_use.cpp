@@ -126,14 +126,15 @@ RunResult run_cases(const ServiceOptions& options, const std::string& client, co
                     const RunConfig& config, const RunStarted& header, EventSink& sink) {
   auto connection = open_service(options, client, config, header);
   if (!connection) return run_cases(cases, config, header, sink);
-  return service::run_cases(*std::move(connection), when_lost(options), cases, config, header, sink);
+  return run_cases(*service::executor_on(*std::move(connection), when_lost(options), config, sink), cases, header);
 }
 
 RunResult run_stream(const ServiceOptions& options, const std::string& client, int fd, const ReadCase& read_case,
                      int jobs, const RunConfig& config, const RunStarted& header, EventSink& sink) {
   auto connection = open_service(options, client, config, header);
   if (!connection) return run_stream(fd, read_case, config, header, sink, jobs);
-  return service::run_stream(*std::move(connection), when_lost(options), fd, read_case, jobs, config, header, sink);
+  const auto executor = service::executor_on(*std::move(connection), when_lost(options), config, sink);
+  return run_stream(*executor, fd, read_case, jobs, header);
 }
 
 }  // namespace cp_pool

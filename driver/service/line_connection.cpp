@@ -18,10 +18,6 @@ LineConnection::LineConnection(asio::io_context& io, UniqueFd in, UniqueFd out, 
         }
       })) {}
 
-LineConnection::~LineConnection() {
-  close();
-}
-
 void LineConnection::start(std::string_view already_read) {
   if (!already_read.empty()) on_data(already_read);
   reader_->start();

@@ -21,15 +21,15 @@ class LineConnection {
  public:
   struct Functions {
     std::function<void(const protocol::Line&)> on_line;
-    std::function<void()> on_end;      // called once, when nothing more can be read
-    std::function<void()> on_lost;     // called once, when the other side is gone
-    std::function<void()> on_written;  // called when fewer bytes wait to be written
+    std::function<void()> on_end;              // called once, when nothing more can be read
+    std::function<void()> on_lost = [] {};     // called once, when the other side is gone
+    std::function<void()> on_written = [] {};  // called when fewer bytes wait to be written
   };
   // in and out may be two descriptors of one socket. The functions may call the connection, but must not destroy it.
   LineConnection(asio::io_context& io, UniqueFd in, UniqueFd out, Functions functions);
   LineConnection(const LineConnection&) = delete;
   LineConnection& operator=(const LineConnection&) = delete;
-  ~LineConnection();
+  ~LineConnection() { close(); }
 
   // already_read: bytes of the connection that were read before.
   void start(std::string_view already_read = {});

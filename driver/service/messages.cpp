@@ -33,6 +33,12 @@ void expect_at_least(const char* message, const char* field, int value, int leas
 
 }  // namespace
 
+void expect_variable(const char* where, const std::string& entry) {
+  const std::size_t equals = entry.find('=');
+  if (equals != std::string::npos && equals != 0 && entry.find('\0') == std::string::npos) return;
+  throw std::invalid_argument(fmt::format("{}'{}' is no NAME=VALUE", where, entry));
+}
+
 std::vector<std::string> rank_variables(const Variables& environment) {
   std::vector<std::string> out;
   for (const auto& [name, value] : environment) {
@@ -41,21 +47,13 @@ std::vector<std::string> rank_variables(const Variables& environment) {
   return out;
 }
 
-Variables with_rank_variables(const Variables& base, const std::vector<std::string>& entries) {
-  Variables out;
-  std::ranges::copy_if(base, std::back_inserter(out),
-                       [](const auto& variable) { return !matters_to_ranks(variable.first); });
-  for (const std::string& entry : entries) {
-    const std::size_t equals = entry.find('=');
-    if (equals == std::string::npos || equals == 0 || entry.find('\0') != std::string::npos) {
-      throw std::invalid_argument(fmt::format("'{}' is no NAME=VALUE", entry));
-    }
-    std::string name = entry.substr(0, equals);
-    if (!matters_to_ranks(name)) continue;
-    out.emplace_back(std::move(name), entry.substr(equals + 1));
-  }
-  std::ranges::sort(out);
-  return out;
+Variables with_rank_variables(Variables base, const std::vector<std::string>& entries) {
+  for (const std::string& entry : entries) expect_variable("", entry);
+  const auto matters = [](const std::string& entry) { return matters_to_ranks(entry.substr(0, entry.find('='))); };
+  std::vector<std::string> own;
+  std::ranges::copy_if(entries, std::back_inserter(own), matters);
+  std::erase_if(base, [](const auto& variable) { return matters_to_ranks(variable.first); });
+  return with_entries(std::move(base), own);
 }
 
 void expect_valid(const Open& open) {

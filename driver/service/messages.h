@@ -104,11 +104,13 @@ using Request = std::variant<Hello, Open, Submit, Close, Cancel, AskStatus, Stop
 // The environment of a client: the variables that change what a worker computes or whether it starts
 // (rank_environment.h). All other variables are the service's own, so that clients in different terminals share pools.
 
+// Throws std::invalid_argument, whose what() begins with `where`, for an entry that is no NAME=VALUE.
+void expect_variable(const char* where, const std::string& entry);
 // Returns the variables of `environment` that matter to ranks, as "NAME=VALUE".
 std::vector<std::string> rank_variables(const Variables& environment);
 // Returns `base` with the variables that matter to ranks replaced by those of `entries` ("NAME=VALUE"), sorted by name.
-// Throws std::invalid_argument for an entry that has no such form.
-Variables with_rank_variables(const Variables& base, const std::vector<std::string>& entries);
+// Throws like expect_variable.
+Variables with_rank_variables(Variables base, const std::vector<std::string>& entries);
 
 // Both throw protocol::ProtocolError, with field and value, for a number that is out of range.
 void expect_valid(const Open& open);

@@ -1,6 +1,5 @@
 #include "driver/service/program.h"
 
-#include <algorithm>
 #include <array>
 #include <fstream>
 #include <sstream>
@@ -36,34 +35,16 @@ std::string path_of_mapping(const std::string& line) {
   return path;
 }
 
-bool is_file_of_folder(std::string_view path) {
-  // Names that the kernel gives to mappings of devices and of memory without a file.
-  constexpr std::array<std::string_view, 4> kOthers{"/memfd:", "/dev/", "/SYSV", "/anon_hugepage"};
-  return path.starts_with('/') &&
-         std::ranges::none_of(kOthers, [&](std::string_view other) { return path.starts_with(other); });
-}
-
 }  // namespace
 
-FileStamps::FileStamps(std::vector<std::filesystem::path> files)
-    : files_(std::move(files)), stamps_(mapped(files_, stamp_of)) {}
-
-std::vector<std::filesystem::path> FileStamps::changed() const {
-  std::vector<std::filesystem::path> out;
-  for (std::size_t i = 0; i < files_.size(); ++i) {
-    if (stamp_of(files_[i]) != stamps_[i]) out.push_back(files_[i]);
-  }
-  return out;
-}
-
-FileStamps::Stamp FileStamps::stamp_of(const std::filesystem::path& file) {
+FileStamp::FileStamp(std::filesystem::path path) : file(std::move(path)) {
   constexpr std::int64_t kNanoseconds = 1'000'000'000;
   struct stat found{};
-  if (::stat(file.c_str(), &found) != 0) return {};
-  return {.device = found.st_dev,
-          .inode = found.st_ino,
-          .size = found.st_size,
-          .mtime_ns = found.st_mtim.tv_sec * kNanoseconds + found.st_mtim.tv_nsec};
+  if (::stat(file.c_str(), &found) != 0) return;
+  device = found.st_dev;
+  inode = found.st_ino;
+  size = found.st_size;
+  mtime_ns = found.st_mtim.tv_sec * kNanoseconds + found.st_mtim.tv_nsec;
 }
 
 bool is_of_system(const std::filesystem::path& path) {
@@ -77,38 +58,14 @@ std::vector<std::filesystem::path> mapped_files(pid_t pid) {
   std::ifstream maps{fmt::format("/proc/{}/maps", pid)};
   std::set<std::filesystem::path> files;
   for (std::string line; std::getline(maps, line);) {
+    // Names that the kernel gives to mappings of devices and of memory without a file.
+    constexpr std::array<std::string_view, 4> kOthers{"/memfd:", "/dev/", "/SYSV", "/anon_hugepage"};
     const std::string path = path_of_mapping(line);
-    if (is_file_of_folder(path) && !is_of_system(path)) files.insert(path);
+    const auto is_prefix = [&](std::string_view other) { return path.starts_with(other); };
+    if (path.starts_with('/') && std::ranges::none_of(kOthers, is_prefix) && !is_of_system(path)) files.insert(path);
   }
   return {files.begin(), files.end()};
 }
-
-namespace {
-
-// Returns the files that a rank has mapped, and those that the worker lists in its capabilities because its code is not
-// mapped, like Python's.
-std::vector<std::filesystem::path> files_of_ranks(int pid, const PoolReady& ready) {
-  std::vector<std::filesystem::path> out = mapped_files(pid);
-  const auto told = ready.capabilities.find("files");
-  if (told == ready.capabilities.end() || !told->is_array()) return out;
-  for (const auto& file : *told) {
-    if (file.is_string()) out.emplace_back(file.get<std::string>());
-  }
-  return out;
-}
-
-// Returns the configuration of the run, with everything that ranks are started with taken from the program.
-RunConfig config_of_home(const Program& program, const ServiceRun* wanted_by) {
-  if (wanted_by == nullptr) return program.config();
-  RunConfig config = wanted_by->config();
-  config.worker_command = program.config().worker_command;
-  config.fork_server = program.config().fork_server;
-  config.start_timeout_grows = program.config().start_timeout_grows;
-  config.process = program.config().process;
-  return config;
-}
-
-}  // namespace
 
 Program::Program(int number, RunConfig config, std::chrono::milliseconds idle, PoolHost& host)
     : number_(number), config_(std::move(config)), host_(host), idle_(idle), rest_(host.io) {
@@ -175,7 +132,7 @@ void Program::count_pool(int change) {
   rest_.cancel();
   rests_ = fork_server_ && pools_ == 0;
   // The next run may find what this one lacked.
-  if (rests_ && !fork_server_->no_rank_starts().empty()) return end_idle_fork_server();
+  if (rests_ && !fork_server_->facts().no_rank_starts.empty()) return end_idle_fork_server();
   if (rests_ && idle_.count() > 0) rest_.set(idle_, [this] { end_idle_fork_server(); });
   note_use();
 }
@@ -194,11 +151,16 @@ void Program::close() {
 
 PoolHome::PoolHome(PoolHost& host, Program& program, ServiceRun* wanted_by)
     : program_(program),
-      config_(config_of_home(program, wanted_by)),
+      config_(wanted_by == nullptr ? program.config() : wanted_by->config()),
       context_(host, config_, *this),
-      stamps_(program.files()) {
+      stamps_(mapped(program.files(), [](const auto& file) { return FileStamp(file); })) {
   program_.count_pool(1);
   if (wanted_by == nullptr) return;
+  // The ranks are started as the program says.
+  config_.worker_command = program.config().worker_command;
+  config_.fork_server = program.config().fork_server;
+  config_.start_timeout_grows = program.config().start_timeout_grows;
+  config_.process = program.config().process;
   known_to_.insert(wanted_by);
   program_.introduce(*wanted_by);
 }
@@ -218,7 +180,15 @@ void PoolHome::on_event(const Event& event) {
   if (const auto* spawned = std::get_if<PoolSpawned>(&event)) spawned_ = *spawned;
   if (const auto* ready = std::get_if<PoolReady>(&event)) {
     ready_ = *ready;
-    if (spawned_ && !spawned_->pids.empty()) mapped_.emplace(files_of_ranks(spawned_->pids.front(), *ready));
+    if (spawned_ && !spawned_->pids.empty()) {
+      for (auto& file : mapped_files(spawned_->pids.front())) stamps_.emplace_back(std::move(file));
+      // What the worker lists in its capabilities because its code is not mapped, like Python's.
+      const auto listed = ready->capabilities.find("files");
+      const bool lists = listed != ready->capabilities.end() && listed->is_array();
+      for (const auto& file : lists ? *listed : nlohmann::json::array()) {
+        if (file.is_string()) stamps_.emplace_back(file.get<std::string>());
+      }
+    }
   }
   for (ServiceRun* const run : known_to_) run->emit(event);
 }

@@ -2,6 +2,7 @@
 // their events (PoolHome).
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -20,30 +21,17 @@
 
 namespace cp_pool::service {
 
-// The state of files when the object was made. A file counts as changed if its device, inode, size or modification time
-// differs, so also if another file was renamed to its name. A missing file is a state like any other. Symbolic links
-// are followed.
-class FileStamps {
- public:
-  FileStamps() = default;
-  explicit FileStamps(std::vector<std::filesystem::path> files);
+// The state of a file now: it has changed if another stamp of it differs, so also if another file was renamed to its
+// name. A missing file is a state like any other. Symbolic links are followed.
+struct FileStamp {
+  explicit FileStamp(std::filesystem::path path);
+  bool operator==(const FileStamp&) const = default;
 
-  // Returns the files that have changed, in the order in which they were given.
-  [[nodiscard]] std::vector<std::filesystem::path> changed() const;
-
- private:
-  struct Stamp {
-    dev_t device = 0;
-    ino_t inode = 0;  // 0: there is no file
-    std::int64_t size = 0;
-    std::int64_t mtime_ns = 0;  // nanoseconds since 1970
-
-    bool operator==(const Stamp&) const = default;
-  };
-  static Stamp stamp_of(const std::filesystem::path& file);
-
-  std::vector<std::filesystem::path> files_;
-  std::vector<Stamp> stamps_;  // in the same order
+  std::filesystem::path file;
+  dev_t device = 0;
+  ino_t inode = 0;  // 0: there is no file
+  std::int64_t size = 0;
+  std::int64_t mtime_ns = 0;  // nanoseconds since 1970
 };
 
 // Whether the path is below /usr or below /lib*, /bin or /sbin in the root folder, so that a package manager owns it
@@ -123,7 +111,7 @@ class PoolHome : private EventSink {
   void forget(ServiceRun& run) { known_to_.erase(&run); }
   // Whether a file of the worker has changed since the pool was started.
   [[nodiscard]] bool is_outdated() const {
-    return !stamps_.changed().empty() || (mapped_ && !mapped_->changed().empty());
+    return std::ranges::any_of(stamps_, [](const FileStamp& stamp) { return FileStamp(stamp.file) != stamp; });
   }
 
  private:
@@ -132,8 +120,7 @@ class PoolHome : private EventSink {
   Program& program_;
   RunConfig config_;
   RunContext context_;
-  FileStamps stamps_;
-  std::optional<FileStamps> mapped_;  // stamps of the files that its ranks have mapped
+  std::vector<FileStamp> stamps_;  // of the program's files, and of those that its ranks have mapped
   std::optional<PoolSpawned> spawned_;
   std::optional<PoolReady> ready_;
   std::set<ServiceRun*> known_to_;

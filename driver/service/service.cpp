@@ -14,14 +14,13 @@
 #include <fmt/ranges.h>
 
 #include "driver/os/machine.h"
-#include "driver/service/session.h"
 #include "driver/service/socket.h"
 #include "worker/protocol/environment.h"
 
 namespace cp_pool::service {
 namespace {
 
-constexpr std::size_t kMostClients = 256;
+constexpr std::ptrdiff_t kMostClients = 256;
 constexpr std::ptrdiff_t kMostOfAProcess = 64;  // so that one runaway process does not lock out the others
 constexpr std::chrono::seconds kMemoryPeriod{1};
 constexpr std::chrono::seconds kAcceptAgain{1};
@@ -62,7 +61,7 @@ Service::Service(ServiceConfig config)
       idle_exit_(io_),
       memory_(io_),
       accept_again_(io_) {
-  watch_for_hangup(signals_);
+  if (!is_ignored(SIGHUP)) signals_.add(SIGHUP);
   FleetSettings cpu{
       .slots = config_.cpu_slots, .idle_time = config_.idle, .turn = config_.turn, .spare = config_.spare};
   FleetSettings gpu = cpu;
@@ -71,11 +70,6 @@ Service::Service(ServiceConfig config)
   gpu.slots = config_.gpu_slots;
   gpu.spare = false;
   devices_.emplace("cuda", std::make_unique<Devices>(*this, Fleet::Config{.scheduling = gpu, .gpus = config_.gpus}));
-}
-
-Service::~Service() {
-  sessions_.clear();
-  for (const auto& [number, run] : runs_) run->on_gone = nullptr;
 }
 
 RunConfig Service::config_of(const Open& open) const {
@@ -132,31 +126,18 @@ std::unique_ptr<ServiceRun> Service::begin_run(const Open& open, ServiceRun::Fun
   Fleet& fleet = devices_.at(config.device)->fleet;
   functions.find_program = [this](const RunConfig& wanted) -> Program& { return program_of(wanted); };
   auto run = std::make_unique<ServiceRun>(number, open, std::move(config), program, fleet, host_, std::move(functions));
-  run->on_gone = [this](ServiceRun& gone) {
-    runs_.erase(gone.number());
-    for (const auto& [kind, devices] : devices_) devices->forget(gone);
-  };
   runs_.emplace(number, run.get());
   return run;
+}
+
+void Service::forget(ServiceRun& run) {
+  runs_.erase(run.number());
+  for (const auto& [kind, devices] : devices_) devices->forget(run);
 }
 
 ServiceRun* Service::run_of(const FleetClient& client) {
   const auto run = runs_.find(client.number);
   return run == runs_.end() ? nullptr : run->second;
-}
-
-void Service::adopt(std::unique_ptr<ServiceRun> run) {
-  const int number = run->number();
-  ServiceRun& kept = *left_.emplace(number, std::move(run)).first->second;
-  kept.abandon({.tell =
-                    [this](const Event& event) {
-                      if (const auto* finished = std::get_if<CaseFinished>(&event)) note_outcome(finished->outcome);
-                    },
-                .on_ended =
-                    [this](ServiceRun& ended) {
-                      left_.erase(ended.number());
-                      end_if_done();
-                    }});
 }
 
 // --- Clients ---
@@ -183,12 +164,13 @@ void Service::accept() {
 
 void Service::let_in(UniqueFd connection) {
   const auto peer = peer_of(connection.get());
+  const auto is_there = [](const auto& kept) { return !kept.first->lost(); };
   std::string why;
   if (!peer || peer->uid != ::geteuid()) {
     why = fmt::format("this service is that of user {}", ::geteuid());
-  } else if (sessions_.size() >= kMostClients) {
+  } else if (std::ranges::count_if(sessions_, is_there) >= kMostClients) {
     why = fmt::format("this service has its maximum of {} clients", kMostClients);
-  } else if (const auto of_process = [&](const auto& kept) { return kept.first->pid() == peer->pid; };
+  } else if (const auto of_process = [&](const auto& kept) { return is_there(kept) && kept.first->pid() == peer->pid; };
              std::ranges::count_if(sessions_, of_process) >= kMostOfAProcess) {
     why = fmt::format("process {} has its maximum of {} clients on this service", peer->pid, kMostOfAProcess);
   }
@@ -229,7 +211,11 @@ void Service::run() {
   watch_signals();
   job_control_.start();
   watch_idleness();
-  watch_memory();
+  memory_.every(kMemoryPeriod, [this] {
+    if (stopping_ || !memory_is_short()) return;
+    for (const auto& [kind, devices] : devices_) devices->fleet.retire_idle_pools();
+    for (const auto& [number, program] : programs_) program->end_idle_fork_server();
+  });
   for (const auto& [kind, devices] : devices_) {
     devices->fleet.on_error = [](const std::exception_ptr& error) { std::rethrow_exception(error); };
     devices->fleet.on_done = [this] { end_if_done(); };
@@ -268,8 +254,7 @@ void Service::go_on(Clock::duration paused) {
   host_.notify_all();
   for (const auto& [kind, devices] : devices_) devices->fleet.handle_stop();
   if (paused.count() <= 0) return;
-  for (const auto& [number, run] : runs_)
-    run->emit(RunPaused{std::chrono::duration<double, std::milli>(paused).count()});
+  for (const auto& [number, run] : runs_) run->emit(RunPaused{in_ms(paused)});
 }
 
 void Service::watch_signals() {
@@ -292,29 +277,19 @@ void Service::watch_idleness() {
   });
 }
 
-// Retires idle pools when memory is short.
-void Service::watch_memory() {
-  if (stopping_) return;
-  memory_.set(kMemoryPeriod, [this] {
-    if (memory_is_short()) {
-      for (const auto& [kind, devices] : devices_) devices->fleet.retire_idle_pools();
-      for (const auto& [number, program] : programs_) program->end_idle_fork_server();
-    }
-    watch_memory();
-  });
-}
-
 // --- Status ---
 
 Status Service::status() {
   Status out;
   out.pid = ::getpid();
   out.version = CP_POOL_VERSION;
-  out.for_ms = std::chrono::duration<double, std::milli>(Clock::now() - since_).count();
+  out.for_ms = in_ms(Clock::now() - since_);
   out.stopping = stopping_;
   out.counts = counts_;
   for (const auto& [kind, devices] : devices_) add_pools(kind, *devices, out);
-  for (const auto& [session, kept] : sessions_) out.clients.push_back(session->status());
+  for (const auto& [session, kept] : sessions_) {
+    if (!session->lost()) out.clients.push_back(session->status());
+  }
   std::ranges::sort(out.clients, {}, &ClientStatus::pid);
   return out;
 }
@@ -332,17 +307,17 @@ void Service::add_pools(const std::string& device, Devices& devices, Status& sta
     if (config.process) out.folder = config.process->folder.string();
     out.world_size = pool.world_size;
     out.state = name_of(pool.state);
-    out.for_ms = std::chrono::duration<double, std::milli>(Clock::now() - pool.since).count();
+    out.for_ms = in_ms(Clock::now() - pool.since);
     out.cases = pool.cases;
     out.slots = pool.slots;
     out.pids = pool.pool->pids();
     total.held += static_cast<int>(pool.slots.size());
     const Job* const job = devices.fleet.job_of(pool);
     if (job == nullptr) continue;
-    out.runs = job->named->id;
+    out.runs = job->named.id;
     for (const auto& [session, kept] : sessions_) {
       for (const auto& [name, run] : session->runs()) {
-        if (run->is(*job->client)) out.client = session->pid();
+        if (!session->lost() && run->is(*job->client)) out.client = session->pid();
       }
     }
   }

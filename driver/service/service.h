@@ -3,23 +3,26 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <sys/types.h>
 #include <vector>
 
 #include <asio/io_context.hpp>
-#include <asio/local/stream_protocol.hpp>
 #include <asio/posix/stream_descriptor.hpp>
 #include <asio/signal_set.hpp>
 
 #include "cases/unique_fd.h"
+#include "driver/core/clock.h"
 #include "driver/os/process_settings.h"
 #include "driver/os/wakeup.h"
 #include "driver/pool/fleet.h"
 #include "driver/pool/job_control.h"
 #include "driver/ranks/pool_host.h"
+#include "driver/service/line_connection.h"
 #include "driver/service/messages.h"
 #include "driver/service/program.h"
 #include "driver/service/service_run.h"
@@ -38,12 +41,71 @@ struct ServiceConfig {
   std::chrono::milliseconds turn{5000};     // FleetSettings::turn
 };
 
-class Session;
+class Service;
+
+// The connection of a client: reads its requests, keeps its runs, writes the replies.
+class Session {
+ public:
+  // pid: process ID of the client; 0: unknown.
+  Session(asio::io_context& io, Service& service, UniqueFd in, UniqueFd out, pid_t pid);
+
+  void start() { connection_.start(); }
+  // Called when the service stops: the runs end, and then the session.
+  void drain(const std::string& why);
+  void cancel_all(bool kill) {
+    for (const auto& [name, run] : runs_) run->cancel(kill);
+  }
+  // Tells the client why, and ends the session.
+  void refuse(const std::string& why);
+
+  [[nodiscard]] ClientStatus status() const;
+  [[nodiscard]] pid_t pid() const { return pid_; }
+  // Whether the client is gone; then the session only waits for the end of its runs.
+  [[nodiscard]] bool lost() const { return lost_; }
+  [[nodiscard]] const std::map<std::string, std::unique_ptr<ServiceRun>>& runs() const { return runs_; }
+
+ private:
+  void on_line(const protocol::Line& line);
+  void take(const Hello& hello);
+  void take(const Open& open);
+  void take(const Submit& submit);
+  void take(const Close& close);
+  void take(const Cancel& cancel);
+  void take(const AskStatus& ask);
+  void take(const Stop& stop);
+  ServiceRun* find_run(const std::string& name);
+  void tell(const std::string& run, const Event& event);
+  void end_run(ServiceRun& run);
+  void say(const Reply& reply);
+  void reconsider_pace();
+  void on_end();
+  void on_lost();
+  void end_if_done() {
+    if (ended_ && runs_.empty()) end_soon();
+  }
+  void end_soon();
+  void leave_after_writing();
+
+  asio::io_context& io_;
+  Service& service_;
+  pid_t pid_;
+  std::string client_;
+  Clock::time_point since_ = Clock::now();
+  std::map<std::string, std::unique_ptr<ServiceRun>> runs_;  // by name
+  std::size_t finished_ = 0;                                 // finished cases of runs that have ended
+  bool greeted_ = false;
+  bool held_ = false;           // the client has too much unread, so its cases are held
+  bool ended_ = false;          // no more requests can come
+  bool waits_for_end_ = false;  // the client has sent stop, and the connection shows it the end of the service
+  bool lost_ = false;
+  bool over_ = false;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+  LineConnection connection_;
+};
 
 class Service {
  public:
   explicit Service(ServiceConfig config);
-  ~Service();
 
   // Accepts clients on a listening socket. `listening` must stay open while the service lives, and is not closed here.
   void listen(int listening);
@@ -57,13 +119,13 @@ class Service {
   // --- For its sessions
   // Begins a run. Throws std::invalid_argument, whose what() says in a sentence why the run is refused.
   std::unique_ptr<ServiceRun> begin_run(const Open& open, ServiceRun::Functions functions);
-  // Keeps a run without a client until its cases have ended.
-  void adopt(std::unique_ptr<ServiceRun> run);
   void note_outcome(CaseOutcome outcome) { ++counts_.at(static_cast<std::size_t>(outcome)); }
   Status status();
   void stop() { begin_stop("it was asked to"); }
   [[nodiscard]] bool stopping() const { return stopping_; }
-  // The session is over and may be destroyed; called in a handler of its own.
+  // The run is over and about to be destroyed.
+  void forget(ServiceRun& run);
+  // The session and all its runs are over, and it may be destroyed; called in a handler of its own.
   void forget(Session& session);
 
  private:
@@ -107,7 +169,6 @@ class Service {
   void go_on(Clock::duration paused);
   void watch_signals();
   void watch_idleness();
-  void watch_memory();
   void add_pools(const std::string& device, Devices& devices, Status& status);
 
   ServiceConfig config_;
@@ -119,7 +180,6 @@ class Service {
   std::map<std::string, int> program_numbers_;               // by identity
   std::map<std::string, std::unique_ptr<Devices>> devices_;  // by device kind
   std::map<int, ServiceRun*> runs_;                          // by number
-  std::map<int, std::unique_ptr<ServiceRun>> left_;          // runs whose clients are gone
   std::map<Session*, std::unique_ptr<Session>> sessions_;
   std::optional<asio::posix::stream_descriptor> listening_;
   asio::signal_set signals_;

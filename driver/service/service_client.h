@@ -1,6 +1,7 @@
 // The client's side: a connection to a service, and runs of cases on it.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "cases/unique_fd.h"
 #include "driver/core/events.h"
 #include "driver/core/run.h"
+#include "driver/pool/runner.h"
 #include "driver/service/messages.h"
 
 namespace cp_pool::service {
@@ -60,12 +62,10 @@ inline constexpr const char* kRun = "run";
 // working directory.
 Open open_request(const RunConfig& config, const RunStarted& header);
 
-// Like the functions of driver/core/run.h, but on the service. The run must have been opened on the connection, which
-// is used up. The events are those of the service's run; they do not retire pools that the service keeps. Ctrl-C
-// cancels the run. If the service is lost and `when_lost` is local, the remaining cases run in this process.
-RunResult run_cases(ServiceConnection connection, WhenLost when_lost, const std::vector<Item>& cases,
-                    const RunConfig& config, const RunStarted& header, EventSink& sink);
-RunResult run_stream(ServiceConnection connection, WhenLost when_lost, int fd, const ReadCase& read_case, int jobs,
-                     const RunConfig& config, const RunStarted& header, EventSink& sink);
+// Returns what runs cases on the service. The run must have been opened on the connection, which is used up. The events
+// are those of the service's run; they do not retire pools that the service keeps. Ctrl-C cancels the run. If the
+// service is lost and `when_lost` is local, the remaining cases run in this process.
+std::unique_ptr<CaseExecutor> executor_on(ServiceConnection connection, WhenLost when_lost, const RunConfig& config,
+                                          EventSink& sink);
 
 }  // namespace cp_pool::service

@@ -3,7 +3,6 @@
 #include <chrono>
 #include <stdexcept>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include <asio/post.hpp>
@@ -27,39 +26,30 @@ ServiceRun::ServiceRun(int number, const Open& open, RunConfig config, Program& 
   program_.join(*this);
   programs_.insert(&program_);
   fleet_.add_client(client_);
-  RunStarted header;
-  header.title = open.title;
-  header.size = open.size;
-  header.device = config_.device;
-  header.version = CP_POOL_VERSION;
-  context_.emit(started_now(std::move(header), config_.implementation));
+  const RunStarted header{.title = open.title, .size = open.size, .device = config_.device, .version = CP_POOL_VERSION};
+  context_.emit(started_now(header, config_.implementation));
   if (config_.global_timeout.count() <= 0) return;
   global_timeout_.set(config_.global_timeout, [this] {
     if (client_.unfinished == 0) return;
     context_.stop.global_timeout = true;
     stop_soon();
-    context_.emit(RunStopping{.reason = RunStopping::Reason::global_timeout,
-                              .limit_ms = static_cast<double>(3 * config_.grace.count())});
+    context_.tell_stopping(RunStopping::Reason::global_timeout);
   });
 }
 
 ServiceRun::~ServiceRun() {
-  if (on_gone) on_gone(*this);
   fleet_.remove(client_);
   for (Program* const program : programs_) program->leave(*this);
 }
 
 void ServiceRun::submit(const Submit& submit) {
-  const std::optional<OwnRanks>& ranks = submit.ranks;
-  for (const std::string& entry : ranks ? ranks->environment : std::vector<std::string>{}) {
-    if (entry.find('=') != std::string::npos && entry.front() != '=' && entry.find('\0') == std::string::npos) continue;
-    throw std::invalid_argument(fmt::format("submit: ranks: environment: '{}' is no NAME=VALUE", entry));
+  for (const std::string& entry : submit.ranks ? submit.ranks->environment : std::vector<std::string>{}) {
+    expect_variable("submit: ranks: environment: ", entry);
   }
-  auto named = std::make_unique<Item>(submit);
-  named->id = named->id.empty() ? named->payload->default_id() : protocol::clean_text(named->id);
-  const Item& added = *named;
-  const std::size_t index = fleet_.add(client_, added, program_of(added).number());
-  cases_.emplace(index, std::move(named));
+  Item named = submit;
+  named.id = named.id.empty() ? named.payload->default_id() : protocol::clean_text(named.id);
+  const int program = program_of(named).number();
+  fleet_.add(client_, std::move(named), program);
 }
 
 // Returns the program of the case, which the run has joined.
@@ -81,9 +71,7 @@ void ServiceRun::cancel(bool kill) {
   context_.stop.kill_at_once |= kill || again;
   stop_soon();
   if (client_.unfinished > 0 && (!again || kill)) {
-    const bool at_once = context_.stop.kill_at_once;
-    context_.emit(RunStopping{.reason = at_once ? RunStopping::Reason::killed : RunStopping::Reason::interrupted,
-                              .limit_ms = at_once ? 0 : static_cast<double>(3 * config_.grace.count())});
+    context_.tell_stopping(context_.stop.kill_at_once ? RunStopping::Reason::killed : RunStopping::Reason::interrupted);
   }
   end_if_done();
 }
@@ -95,23 +83,9 @@ void ServiceRun::drain() {
   end_if_done();
 }
 
-void ServiceRun::abandon(Functions functions) {
-  functions_ = std::move(functions);
-  fleet_.hold(client_, false);
-  closed_ = true;
-  context_.stop.interrupted = true;
-  stop_soon();
-  end_if_done();
-}
-
 void ServiceRun::stop_soon() {
   context_.host.notify_all();
   fleet_.handle_stop();
-}
-
-void ServiceRun::on_event(const Event& event) {
-  functions_.tell(event);
-  if (const auto* finished = std::get_if<CaseFinished>(&event)) cases_.erase(finished->index);
 }
 
 // Called by the code that has ended the last case, to which the call returns. So the run is ended later, in a handler
@@ -126,7 +100,7 @@ void ServiceRun::end_if_done() {
 void ServiceRun::end() {
   global_timeout_.cancel();
   RunFinished finished = client_.ledger.close(context_.stop.interrupted, demands_of(config_));
-  finished.duration_ms = std::chrono::duration<double, std::milli>(Clock::now() - context_.start).count();
+  finished.duration_ms = in_ms(Clock::now() - context_.start);
   context_.emit(finished);
   const auto on_ended = std::move(functions_.on_ended);  // it may delete this run, and with it its own members
   on_ended(*this);

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <functional>
-#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -12,7 +11,6 @@
 #include "driver/core/run.h"
 #include "driver/os/wakeup.h"
 #include "driver/pool/fleet.h"
-#include "driver/pool/fleet_client.h"
 #include "driver/pool/run_context.h"
 #include "driver/service/messages.h"
 #include "driver/service/program.h"
@@ -38,12 +36,13 @@ class ServiceRun : private EventSink {
   void cancel(bool kill);
   // Called when the service ends: waiting cases end as not run.
   void drain();
-  // Called when the client is gone: the run ends, and calls these functions instead.
-  void abandon(Functions functions);
+  // Called when the client is gone: ends the run.
+  void abandon() {
+    hold(false);
+    if (!context_.stop.interrupted) cancel(/*kill=*/false);
+  }
   void hold(bool held) { fleet_.hold(client_, held); }
   void emit(Event event) { context_.emit(std::move(event)); }
-
-  std::function<void(ServiceRun&)> on_gone;  // called when the run is destroyed
 
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] int number() const { return client_.number; }
@@ -54,7 +53,7 @@ class ServiceRun : private EventSink {
   [[nodiscard]] bool is(const FleetClient& client) const { return &client == &client_; }
 
  private:
-  void on_event(const Event& event) override;
+  void on_event(const Event& event) override { functions_.tell(event); }
   Program& program_of(const Item& named);
   void stop_soon();
   void end_if_done();
@@ -68,7 +67,6 @@ class ServiceRun : private EventSink {
   std::set<Program*> programs_;  // programs of its cases, program_ included
   Fleet& fleet_;
   Functions functions_;
-  std::map<std::size_t, std::unique_ptr<Item>> cases_;  // unfinished cases, by index
   Alarm global_timeout_;
   bool closed_ = false;
   bool ending_ = false;

@@ -1,7 +1,6 @@
 #include <chrono>
 #include <fcntl.h>
 #include <map>
-#include <memory>
 #include <utility>
 #include <variant>
 
@@ -9,9 +8,7 @@
 #include <fmt/format.h>
 
 #include "driver/log/events_json.h"
-#include "driver/pool/fleet_client.h"
 #include "driver/pool/run_context.h"
-#include "driver/pool/runner.h"
 #include "driver/service/line_connection.h"
 #include "driver/service/service_client.h"
 #include "worker/protocol/json_fields.h"
@@ -63,15 +60,13 @@ class ServiceRunner : public CaseExecutor {
     connection_ = std::make_unique<LineConnection>(
         io(), std::move(in), std::move(out),
         LineConnection::Functions{.on_line = [this](const protocol::Line& line) { on_line(line); },
-                                  .on_end = [this] { lose("closed the connection"); },
-                                  // Replies that are still to be read come first; then on_end is called.
-                                  .on_lost = [] {},
-                                  .on_written = [] {}});
+                                  // Also called if the other side is gone, after replies that are still to be read.
+                                  .on_end = [this] { lose("closed the connection"); }});
   }
 
-  std::size_t add(const Item& named) override {
+  std::size_t add(Item item) override {
     const std::size_t index = ledger_.expect();
-    cases_.emplace(index, &named);
+    const Item& named = cases_.emplace(index, std::move(item)).first->second;
     if (stopped_) late_.push_back(index);
     if (stopped_ || lost_) {
       schedule_rest();
@@ -146,8 +141,8 @@ class ServiceRunner : public CaseExecutor {
     const auto unfinished = cases_.find(finished.index);
     if (unfinished == cases_.end()) return lose(fmt::format("sent two results of case {}", finished.index));
     // The service does not know these two.
-    finished.search = unfinished->second->search;
-    finished.implementation = implementation_of(*unfinished->second);
+    finished.search = unfinished->second.search;
+    finished.implementation = implementation_of(unfinished->second);
     cases_.erase(unfinished);
     ledger_.record(finished.index, finished.outcome, finished.flaky);
     ledger_.note_expected(finished);
@@ -158,7 +153,7 @@ class ServiceRunner : public CaseExecutor {
   }
 
   void finish_unrun(std::size_t index, CaseOutcome outcome, const std::string& reason) {
-    finish(finished_case(index, *cases_.at(index), outcome, reason));
+    finish(finished_case(index, cases_.at(index), outcome, reason));
   }
 
   void lose(const std::string& why) {
@@ -193,7 +188,7 @@ class ServiceRunner : public CaseExecutor {
     std::vector<std::size_t> indices;
     for (const auto& [index, named] : cases_) {
       indices.push_back(index);
-      cases.push_back(*named);
+      cases.push_back(named);
     }
     InsteadOf sink(sink_, std::move(indices), [this](CaseFinished finished) { finish(std::move(finished)); });
     Runner runner(config_, sink, slot_count(config_));
@@ -234,8 +229,8 @@ class ServiceRunner : public CaseExecutor {
   const RunConfig& config_;
   EventSink& sink_;
   Ledger ledger_;
-  std::map<std::size_t, const Item*> cases_;  // unfinished cases, by index
-  std::vector<std::size_t> late_;             // unfinished cases that were added after the run was stopped
+  std::map<std::size_t, Item> cases_;  // unfinished cases, by index
+  std::vector<std::size_t> late_;      // unfinished cases that were added after the run was stopped
   Alarm patience_;
   std::optional<std::string> stopped_;  // why no more cases are run
   std::optional<std::string> lost_;     // why the service cannot be used any more
@@ -250,16 +245,9 @@ class ServiceRunner : public CaseExecutor {
 
 }  // namespace
 
-RunResult run_cases(ServiceConnection connection, WhenLost when_lost, const std::vector<Item>& cases,
-                    const RunConfig& config, const RunStarted& header, EventSink& sink) {
-  ServiceRunner runner(std::move(connection), when_lost, config, sink);
-  return cp_pool::run_cases(runner, cases, header);
-}
-
-RunResult run_stream(ServiceConnection connection, WhenLost when_lost, int fd, const ReadCase& read_case, int jobs,
-                     const RunConfig& config, const RunStarted& header, EventSink& sink) {
-  ServiceRunner runner(std::move(connection), when_lost, config, sink);
-  return cp_pool::run_stream(runner, fd, read_case, jobs, header);
+std::unique_ptr<CaseExecutor> executor_on(ServiceConnection connection, WhenLost when_lost, const RunConfig& config,
+                                          EventSink& sink) {
+  return std::make_unique<ServiceRunner>(std::move(connection), when_lost, config, sink);
 }
 
 }  // namespace cp_pool::service

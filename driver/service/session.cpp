@@ -1,5 +1,3 @@
-#include "driver/service/session.h"
-
 #include <chrono>
 #include <optional>
 #include <stdexcept>
@@ -41,14 +39,8 @@ Session::Session(asio::io_context& io, Service& service, UniqueFd in, UniqueFd o
                    .on_lost = [this] { on_lost(); },
                    .on_written = [this] { over_ ? leave_after_writing() : reconsider_pace(); }}) {}
 
-Session::~Session() {
-  for (auto& [name, run] : runs_) {
-    service_.adopt(std::move(run));
-  }
-}
-
 void Session::on_line(const protocol::Line& line) {
-  if (over_) return;
+  if (over_ || lost_) return;
   if (line.kind == protocol::Line::Kind::over_long) {
     return say(
         Refused{.message = fmt::format("line {} has more than {} MiB", line.number, protocol::kMaxLineBytes >> 20U)});
@@ -150,6 +142,7 @@ void Session::tell(const std::string& run, const Event& event) {
 
 void Session::end_run(ServiceRun& run) {
   finished_ += run.finished();
+  service_.forget(run);
   runs_.erase(run.name());
   reconsider_pace();
   end_if_done();
@@ -163,7 +156,7 @@ void Session::say(const Reply& reply) {
 
 // Holds the cases of a client that does not read, so that it slows down no other client and fills no memory.
 void Session::reconsider_pace() {
-  if (over_) return;
+  if (over_ || lost_) return;
   const std::size_t unwritten = connection_.unwritten();
   if (unwritten > kMostUnwritten) return on_lost();
   const bool hold = unwritten > (held_ ? kReleasedBelow : kHeldFrom);
@@ -190,8 +183,15 @@ void Session::on_end() {
 }
 
 void Session::on_lost() {
-  lost_ = true;
-  end_soon();
+  if (std::exchange(lost_, true)) return;
+  connection_.close();
+  ended_ = true;
+  // Posted, because a run may be emitting an event.
+  asio::post(io_, [this, alive = std::weak_ptr<bool>(alive_)] {
+    if (alive.expired()) return;
+    for (const auto& [name, run] : runs_) run->abandon();
+    end_if_done();
+  });
 }
 
 void Session::drain(const std::string& why) {
@@ -226,7 +226,7 @@ ClientStatus Session::status() const {
   ClientStatus out;
   out.pid = pid_;
   out.client = client_;
-  out.for_ms = std::chrono::duration<double, std::milli>(Clock::now() - since_).count();
+  out.for_ms = in_ms(Clock::now() - since_);
   out.runs = runs_.size();
   out.finished = finished_;
   for (const auto& [name, run] : runs_) {

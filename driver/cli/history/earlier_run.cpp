@@ -33,10 +33,8 @@ std::optional<std::string> difference(const PerfBaseline::Entry& before, const P
 }
 
 // The outcomes of the cases of one run. A case that ran several times has its worst outcome, and its last duration.
-using OneRun = std::map<CaseTrends::key_type, EarlierRun>;
-
-OneRun cases_of(const RunRecord& record, const RunStarted& header) {
-  OneRun cases;
+std::map<CaseTrends::key_type, EarlierRun> cases_of(const RunRecord& record, const RunStarted& header) {
+  std::map<CaseTrends::key_type, EarlierRun> cases;
   RunLog().read(record.events(), "the record", [&](const Event& event, const auto&) {
     const auto* finished = std::get_if<CaseFinished>(&event);
     if (finished == nullptr || !was_reached(finished->outcome)) return;

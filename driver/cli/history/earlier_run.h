@@ -88,7 +88,7 @@ class TrendSink : public EventSink {
 };
 
 struct CaseHistory {
-  std::set<std::string> failed;               // IDs, as `--rerun-failed` takes them (earlier_run.h)
+  std::set<std::string> failed;               // IDs, as `--rerun-failed` takes them
   std::map<std::string, double> duration_ms;  // by ID, of the last run of the case
 };
 

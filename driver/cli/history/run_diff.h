@@ -36,7 +36,7 @@ struct ComparedCase {
 struct ComparedRun {
   RunStarted header;
   RunFinished end;
-  bool cut = false;                           // it has no end, or goes on: cases that it has not started are not-run
+  bool cut = false;                           // it has no end: cases that it has not started are not-run
   std::map<std::string, ComparedCase> cases;  // by ID
 };
 

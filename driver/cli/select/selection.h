@@ -78,7 +78,7 @@ std::optional<Order> parse_order(std::string_view text);
 // Returns the text that gives the same order again. A shuffle without a seed gets one here.
 std::string fix_seed(Order& order);
 
-// Returns the order of `count` items as indices; for `history` see history/case_history.h. A shuffle needs its seed;
+// Returns the order of `count` items as indices; for `history` see history/earlier_run.h. A shuffle needs its seed;
 // the same seed gives the same order on every machine.
 std::vector<std::size_t> ordered_indices(std::size_t count, const Order& order);
 

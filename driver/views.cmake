@@ -65,7 +65,7 @@ add_library(cp_conformance STATIC
   conformance/conformance_cases.cpp
   conformance/conformance_faults.cpp
   conformance/session.cpp)
-target_link_libraries(cp_conformance PUBLIC cp_driver Asio::asio PRIVATE cp_report fmt::fmt)
+target_link_libraries(cp_conformance PUBLIC cp_driver PRIVATE cp_report fmt::fmt)
 
 # --- Command line -----------------------------------------------------------------------------------------------------
 # The sources that include CLI11. It takes long to compile and runs once, so these are not optimised; all other sources only

@@ -71,7 +71,7 @@ def test_every_fault_is_expected_and_there(monkeypatch: pytest.MonkeyPatch) -> N
     import wrong_adapter
 
     assert set(wrong_adapter.FAULTS) == set(FAULTS) | set(RARE)
-    assert len(FAULTS) == 63
+    assert len(FAULTS) == 64
     monkeypatch.setenv("CP_POOL_WRONG", "everything")
     with pytest.raises(ValueError, match="CP_POOL_WRONG=everything is none of a2a_reshape, "):
         wrong_adapter.chosen()

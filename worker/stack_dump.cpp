@@ -71,6 +71,10 @@ class LineWriter {
   std::array<char, kMaxPath + 512> bytes_;
 };
 
+// Static, as what follows, because a signal handler's stack is small: Python's has a few kilobytes.
+LineWriter line;
+LineWriter cause;  // what ends the rank
+
 struct Module {
   const char* path = "";
   std::string_view name;
@@ -90,7 +94,7 @@ struct Stack {
   std::array<Module, kMaxModules> modules;
   std::size_t module_count = 0;
 };
-Stack stack;  // static, because a signal handler's stack is small
+Stack stack;
 
 std::size_t align(std::size_t size) {
   return (size + 3) / 4 * 4;
@@ -187,7 +191,6 @@ void prepare_raw_frames() {
 void write_raw_frames(const void* innermost) noexcept {
   take_frames(innermost);
   dl_iterate_phdr(find_frames_of_module, nullptr);
-  LineWriter line;
   for (std::size_t i = stack.depth; i-- > 0;) {
     const Frame& frame = stack.frames.at(i);
     line.text(protocol::kFramePrefix).number(i, 10).text(" ");
@@ -235,9 +238,7 @@ const void* program_counter(const void* context) {
 }
 
 // Writes the stack, and then the phase and the communication, because the driver keeps the end of a rank's stderr.
-// cause: what ends the rank.
-void show_stack(const void* context, const LineWriter& cause) {
-  LineWriter line;
+void show_stack(const void* context) {
   line.end();
   if (const int before = signal_before.load(); before != 0) syscall(SYS_tgkill, getpid(), this_thread(), before);
   write_raw_frames(program_counter(context));
@@ -256,20 +257,19 @@ void on_request(int signal, siginfo_t* /*info*/, void* context) {
   if (this_thread() != thread) {
     syscall(SYS_tgkill, getpid(), thread, signal);
   } else if (!writing.test_and_set()) {
-    show_stack(context, {});
+    show_stack(context);
     writing.clear();
   }
   errno = saved_errno;
 }
 
-LineWriter cause_of(int signal, const siginfo_t& info) {
+void put_cause(int signal, const siginfo_t& info) {
   const auto* const known = std::ranges::find(kFatalSignals, signal, &FatalSignal::number);
-  LineWriter cause;
   cause.text(known == kFatalSignals.end() ? "a signal" : known->name);
   // The code of a signal that a process has sent is not positive.
   const bool has_address = info.si_code > 0 && signal != SIGABRT;
   if (has_address) cause.text(" at address 0x").number(reinterpret_cast<std::uintptr_t>(info.si_addr), 16);
-  return cause.text(" ");
+  cause.text(" ");
 }
 
 // When the handler returns, the default action follows at once, with this thread's own frames in a core dump.
@@ -278,7 +278,8 @@ void on_fatal(int signal, siginfo_t* info, void* context) {
     constexpr timespec kLongEnough{1, 0};
     nanosleep(&kLongEnough, nullptr);
   } else {
-    show_stack(context, cause_of(signal, *info));
+    put_cause(signal, *info);
+    show_stack(context);
   }
   std::signal(signal, SIG_DFL);
   syscall(SYS_tgkill, getpid(), this_thread(), signal);

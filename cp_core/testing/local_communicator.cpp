@@ -199,6 +199,7 @@ class LocalCommunicator final : public Communicator, public PeerWindows {
                     .deadline = Clock::now() + limit};
     post_to_all(step, at::tensor({tag, operations_}));
     std::vector<at::Tensor> values;
+    values.reserve(static_cast<std::size_t>(size_));
     for (int from = 0; from < size_; ++from) values.push_back(take(step, from).data.front());
     for (int from = 0; from < size_; ++from) {
       if (values[static_cast<std::size_t>(from)].equal(values[0])) continue;
@@ -341,6 +342,7 @@ CpGroups LocalCommunicator::divide(const Division& division) {
 std::vector<CpGroups> make_local_groups(int size, const LocalOptions& options) {
   const auto hub = std::make_shared<Hub>(size, options);
   std::vector<CpGroups> groups;
+  groups.reserve(static_cast<std::size_t>(size));
   for (int rank = 0; rank < size; ++rank) groups.push_back(groups_of_rank(hub, rank, {}));
   return groups;
 }

@@ -26,7 +26,7 @@ struct RowSegment {
 // Returns segments of the rows that are a target of some part, in order, each row in one segment. The targets of a part
 // must be disjoint. count: if set, the segments are of all rows [0, count), including rows that are no target; all
 // targets must be among these rows.
-std::vector<RowSegment> row_segments(const std::vector<std::span<const RowCopy>>& parts,
+std::vector<RowSegment> row_segments(const std::vector<std::span<const RowCopy>>& lists,
                                      std::optional<std::int64_t> count = std::nullopt);
 
 }  // namespace cp_pool

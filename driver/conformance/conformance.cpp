@@ -38,7 +38,7 @@ std::vector<std::pair<pid_t, int>> holders_of(const std::string& pipe, const std
 
 }  // namespace
 
-void Conformance::tell(Compliance verdict, std::string text, std::optional<std::string> other_hint) {
+void Conformance::tell(Compliance verdict, std::string text, const std::optional<std::string>& other_hint) {
   ++tally_.rules[verdict];
   tell_({verdict, rule_, std::move(text), other_hint.value_or(verdict == ok ? "" : hint_)});
 }

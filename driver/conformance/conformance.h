@@ -217,7 +217,7 @@ class Conformance {
     hint_ = hint;
   }
   // Tells the verdict on the rule, with its hint unless there is another.
-  void tell(Compliance verdict, std::string text, std::optional<std::string> other_hint = std::nullopt);
+  void tell(Compliance verdict, std::string text, const std::optional<std::string>& other_hint = std::nullopt);
 
   // The following tell the rule as untested, and throw Told, if they cannot return what they promise.
   // Returns a session that works: the last one, or a new one.

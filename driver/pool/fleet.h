@@ -147,7 +147,7 @@ class Fleet {
   void add_client(FleetClient& client) { clients_.emplace(client.number, &client); }
   void remove(const FleetClient& client) { clients_.erase(client.number); }
   // Adds a case. Returns its index in the client's events.
-  std::size_t add(FleetClient& client, Item named, int program = 0);
+  std::size_t add(FleetClient& client, Item item, int program = 0);
   // Returns the cases of a program without an outcome, oldest first, at most `most`, by the number of their job.
   [[nodiscard]] std::vector<std::pair<std::size_t, const Item*>> cases_of(int program, std::size_t most) const;
   // Those of these jobs that still wait for a pool end as skip. reasons: by the number of the job.

@@ -104,9 +104,9 @@ void CaseTriage::reconsider() {
 // Returns how the next replay ended: one after `count` cases of the history, from `first` on.
 const CaseEnd& CaseTriage::replay(std::size_t first, std::size_t count) {
   if (used_ < ends_.size()) return ends_[used_++];
-  Wanted wanted{std::vector<std::size_t>(count)};
-  std::iota(wanted.before.begin(), wanted.before.end(), first);
-  throw wanted;
+  std::vector<std::size_t> before(count);
+  std::iota(before.begin(), before.end(), first);
+  throw Wanted{std::move(before)};
 }
 
 CaseTriage::Seen CaseTriage::seen(const CaseEnd& end) const {

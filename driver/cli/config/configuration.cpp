@@ -71,7 +71,7 @@ std::string wrong_with_value(const CLI::Option& option, const std::string& text)
   try {
     for (int i = 0;; ++i) {
       std::string value = text;
-      const std::string wrong = (*checked.get_validator(i))(value);
+      std::string wrong = (*checked.get_validator(i))(value);
       if (wrong.empty()) continue;
       const std::vector<std::string> words = words_of_choice(option);
       if (words.empty()) return wrong;

@@ -102,10 +102,15 @@ def test_a_report_shows_what_it_says(report: Path, tmp_path: Path) -> None:
     text = report.read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 40
     script, seen = text.split("```python\n")[1].split("```")[0], text.split("```text\n")[1].split("```")[0]
-    if '"cuda"' in script and not (torch.cuda.is_available() and importlib.util.find_spec("flash_attn")):
-        pytest.skip("the script needs a GPU, and FlashAttention 4")
+    package = "transformer_engine" if "transformer_engine" in script else "flash_attn"
+    if '"cuda"' in script and not (torch.cuda.is_available() and importlib.util.find_spec(package)):
+        pytest.skip(f"the script needs a GPU, and {package}")
     (tmp_path / "script.py").write_text(script, encoding="utf-8")
+    command = [
+        sys.executable,
+        *(["-m", "torch.distributed.run", "--nproc-per-node", "4"] if "torchrun" in text else []),
+    ]
     ran = subprocess.run(
-        [sys.executable, str(tmp_path / "script.py")], capture_output=True, text=True, check=False, timeout=300
+        [*command, str(tmp_path / "script.py")], capture_output=True, text=True, check=False, timeout=300
     )
     assert ran.stdout == seen, ran.stderr

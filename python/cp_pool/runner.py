@@ -38,7 +38,6 @@ from cp_pool.errors import (
 )
 from cp_pool.shard import Convention
 from cp_pool.shared_import import own_files
-from cp_pool.staging import stage_messages
 from cp_pool.state import State
 from cp_pool.step import Step
 
@@ -192,10 +191,11 @@ class Runner:
             f"{prefix}py/{generation}",
             TCPStore(master_addr, master_port, is_master=False, timeout=limit, wait_for_workers=False),
         )
-        # NCCL needs a GPU for every rank; a rank that has one of its own joins the group of those that have none.
-        backend = "nccl" if device.startswith("cuda") and not shares_gpus else "gloo"
-        if device.startswith("cuda") and backend == "gloo":
-            stage_messages()
+        backend = "nccl" if device.startswith("cuda") else "gloo"
+        if shares_gpus:
+            # NCCL refuses two ranks of one host on one GPU. Ranks that are hosts of their own for it use sockets.
+            os.environ["NCCL_HOSTID"] = f"rank {rank} of cp-pool"
+            os.environ.setdefault("NCCL_NET", "Socket")
 
         def make_world(store: Store) -> None:
             if dist.is_initialized():

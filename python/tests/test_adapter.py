@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import linecache
 import logging
+import os
 import re
 import signal
 import subprocess
@@ -14,9 +15,11 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from adapter_runs import BINARY, SMALL, TRIES_TO_RECOVER, Run, case, environment, run_cases, worker_command
+from torch._C._distributed_c10d import HashStore
 
-from cp_pool import Skip, adapter, shard
+from cp_pool import Skip, adapter, runner, shard
 from cp_pool.adapter import FEATURES, Adapter, DeclarationError
 from cp_pool.context import CaseView
 from cp_pool.errors import Failure, chain_of, one_line, place_of_frame, place_of_wait, says_peer_is_gone, user_traceback
@@ -724,3 +727,26 @@ def test_a_plain_adapter_passes_all_of_quick() -> None:
                worker_command("plain.py:plain")]  # fmt: skip
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=1200, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("device", "shares", "backend", "host"),
+    [("cuda:0", False, "nccl", ""), ("cuda:0", True, "nccl", "rank 1 of cp-pool"), ("cpu", False, "gloo", "")],
+)
+def test_gpu_ranks_use_nccl_and_are_hosts_of_their_own_if_they_share_a_gpu(
+    device: str, shares: bool, backend: str, host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[str] = []
+
+    def init(backend: str, **_: Any) -> None:
+        used.append(backend)
+        raise InterruptedError
+
+    for variable in ("NCCL_HOSTID", "NCCL_NET"):
+        monkeypatch.setenv(variable, "")
+    monkeypatch.setattr(dist, "init_process_group", init)
+    monkeypatch.setattr(runner, "TCPStore", lambda *_, **__: HashStore())
+    one: Any = Runner(declared(), None, signal.SIGUSR1)  # type: ignore[arg-type]
+    with pytest.raises(InterruptedError):
+        one.connect(1, 2, device, shares, "127.0.0.1", 1, "", 0, 1000)
+    assert (used, os.environ["NCCL_HOSTID"]) == ([backend], host)

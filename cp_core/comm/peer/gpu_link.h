@@ -1,6 +1,6 @@
 // The state that the communicators of one GPU rank share: the peers whose memory it writes to, the deadline, the list
 // of operations that are not complete, and the abort. NcclLink adds NCCL. Where ranks share a GPU, peer copies carry
-// everything, since NCCL refuses two ranks on one device.
+// everything, since NCCL takes two ranks on one device only as hosts of their own, between which it uses sockets.
 //
 // abort() may be called from any thread. Everything else must be called by one thread at a time.
 #pragma once

@@ -8,7 +8,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include "cases/enum_names.h"
 
 namespace cp_pool {
 
@@ -67,16 +70,39 @@ struct Fp8 {
   auto operator<=>(const Fp8&) const = default;
 };
 
-// The names used in JSON, IDs and filters, e.g. "a2a+p2p" for CommType::a2a_p2p. parse_name (case_names.h) parses them.
-std::string_view to_string(Backend value);
-std::string_view to_string(CommType value);
-std::string_view to_string(Layout value);
-std::string_view to_string(DType value);
-std::string_view to_string(SoftmaxType value);
-std::string_view to_string(BiasShape value);
-std::string_view to_string(SliceType value);
-std::string_view to_string(Fp8Scaling value);
-std::string_view to_string(Fp8Output value);
+// The names used in JSON, IDs and filters, e.g. "a2a+p2p" for CommType::a2a_p2p. to_string() returns them, parse_name()
+// parses them (enum_names.h).
+template <>
+inline constexpr std::array kNames<Backend>{
+#define CP_POOL_BACKEND(identifier, name) std::pair{Backend::identifier, std::string_view{name}},
+#include "cases/backends.def"
+#undef CP_POOL_BACKEND
+};
+template <>
+inline constexpr std::array kNames<CommType>{
+#define CP_POOL_COMM_TYPE(identifier, name) std::pair{CommType::identifier, std::string_view{name}},
+#include "cases/comm_types.def"
+#undef CP_POOL_COMM_TYPE
+};
+template <>
+inline constexpr auto kNames<Layout> = kSpelledNames<Layout::thd>;
+template <>
+inline constexpr auto kNames<DType> = kSpelledNames<DType::fp16>;
+template <>
+inline constexpr auto kNames<SoftmaxType> = kSpelledNames<SoftmaxType::learnable>;
+template <>
+inline constexpr std::array<std::pair<BiasShape, std::string_view>, 5> kNames<BiasShape>{
+    {{BiasShape::shape_1hss, "1hss"},
+     {BiasShape::shape_bhss, "bhss"},
+     {BiasShape::shape_b1ss, "b1ss"},
+     {BiasShape::shape_11ss, "11ss"},
+     {BiasShape::shape_111s, "111s"}}};
+template <>
+inline constexpr auto kNames<SliceType> = kSpelledNames<SliceType::bicausal>;
+template <>
+inline constexpr auto kNames<Fp8Scaling> = kSpelledNames<Fp8Scaling::delayed>;
+template <>
+inline constexpr auto kNames<Fp8Output> = kSpelledNames<Fp8Output::fp8>;
 
 inline constexpr std::int64_t kInfiniteWindow = -1;
 inline constexpr int kPair = 2;

@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "cases/case_names.h"
 #include "cases/did_you_mean.h"
 #include "cases/json_text.h"
 

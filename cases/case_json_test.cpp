@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "cases/case_names.h"
 #include "cases/json_text.h"
 #include "cases/testing/error_text.h"
 

@@ -29,10 +29,6 @@ using OutcomeCounts = std::array<std::size_t, kCaseOutcomes>;  // indexed by Cas
 template <>
 inline constexpr auto kNames<CaseOutcome> = kSpelledNames<CaseOutcome::not_run, '-'>;
 
-constexpr std::string_view to_string(CaseOutcome outcome) {
-  return name_of(outcome);
-}
-
 // Whether a worker may report the outcome. The driver alone decides the others.
 constexpr bool is_of_a_worker(CaseOutcome outcome) {
   return outcome <= CaseOutcome::timeout || outcome == CaseOutcome::cancelled;

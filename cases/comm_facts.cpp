@@ -4,8 +4,6 @@
 #include <array>
 #include <cstddef>
 
-#include "cases/case_names.h"
-
 namespace cp_pool {
 
 namespace {

@@ -11,7 +11,6 @@
 #include <gtest/gtest.h>
 
 #include "cases/case_groups.h"
-#include "cases/case_names.h"
 
 namespace cp_pool {
 namespace {

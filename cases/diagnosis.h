@@ -23,9 +23,6 @@ enum class Certainty {
 };
 template <>
 inline constexpr auto kNames<Certainty> = kSpelledNames<Certainty::unknown>;
-constexpr std::string_view to_string(Certainty certainty) {
-  return name_of(certainty);
-}
 
 // Queries and keys that should have met and did not, or that met and should not have. Positions are in the padded
 // sequence, both ends included. Padding rows that have no position of their own come after the valid ones.

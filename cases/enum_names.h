@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -40,6 +41,12 @@ constexpr std::string_view name_of(Enum value) {
     if (known == value) return name;
   }
   return "invalid";
+}
+// The same for every enumeration that has names, beside the to_string() of other types.
+template <typename Enum>
+  requires(std::is_enum_v<Enum> && !kNames<Enum>.empty())
+constexpr std::string_view to_string(Enum value) {
+  return name_of(value);
 }
 
 // Returns the value with that name; nullopt if there is none.

@@ -9,7 +9,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cases/case_names.h"
 #include "cp_core/testing/dense_attention.h"
 
 namespace cp_pool::test {

@@ -20,7 +20,6 @@
 
 #include "cases/case_groups.h"
 #include "cases/case_json.h"
-#include "cases/case_names.h"
 #include "cp_core/comm/peer/peer_environment.h"
 #include "cp_core/cuda/device.h"
 #include "worker/control_plane.h"

@@ -12,7 +12,6 @@
 #include <gtest/gtest.h>
 
 #include "cases/case_json.h"
-#include "cases/case_names.h"
 #include "cases/comm_facts.h"
 #include "cases/lengths.h"
 #include "cases/matrix.h"

@@ -6,7 +6,6 @@
 
 #include <gtest/gtest.h>
 
-#include "cases/case_names.h"
 #include "cases/comm_facts.h"
 #include "cases/dual_chunk.h"
 #include "cases/lengths.h"

@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "cases/case_names.h"
 #include "cases/comm_facts.h"
 #include "cases/dual_chunk.h"
 #include "cases/lengths.h"

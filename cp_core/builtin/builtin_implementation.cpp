@@ -9,7 +9,6 @@
 
 #include "cases/backend_facts.h"
 #include "cases/case_id.h"
-#include "cases/case_names.h"
 #include "cases/comm_facts.h"
 #include "cases/lengths.h"
 #include "cp_core/builtin/whole_sequences.h"

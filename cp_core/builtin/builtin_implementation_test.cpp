@@ -6,7 +6,6 @@
 
 #include <gtest/gtest.h>
 
-#include "cases/case_names.h"
 #include "cp_core/testing/cases_on_threads.h"
 #include "cp_core/testing/ranks_on_threads.h"
 

@@ -12,7 +12,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cases/case_names.h"
 #include "cases/comm_facts.h"
 #include "cp_core/attention/math/math_backend.h"
 #include "cp_core/testing/dense_attention.h"

@@ -16,7 +16,6 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "cases/case_names.h"
 #include "cases/comm_facts.h"
 #include "cp_core/context_parallel/a2a.h"
 #include "cp_core/testing/gpu_fixture.h"

@@ -16,7 +16,6 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "cases/case_names.h"
 #include "cases/diagnosis.h"
 #include "cases/lengths.h"
 #include "cp_core/diagnosis/testing/diagnosed_on_threads.h"

@@ -16,7 +16,6 @@
 #include <gtest/gtest.h>
 
 #include "cases/case_json.h"
-#include "cases/case_names.h"
 #include "cases/comm_facts.h"
 #include "cp_core/attention/cuda_backends.h"
 #include "cp_core/run_case/run_case.h"

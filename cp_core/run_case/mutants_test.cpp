@@ -11,7 +11,6 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "cases/case_names.h"
 #include "cp_core/mutation.h"
 #include "cp_core/testing/cases_on_threads.h"
 #include "cp_core/testing/witness_cases.h"

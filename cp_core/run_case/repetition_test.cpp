@@ -6,7 +6,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cases/case_names.h"
 #include "cp_core/builtin/builtin_implementation.h"
 #include "cp_core/run_case/run_case.h"
 #include "cp_core/testing/cases_on_threads.h"

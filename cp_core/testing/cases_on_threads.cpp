@@ -6,7 +6,6 @@
 
 #include "cases/case_groups.h"
 #include "cases/case_json.h"
-#include "cases/case_names.h"
 #include "cases/comm_facts.h"
 #include "cp_core/testing/ranks_on_threads.h"
 

@@ -9,7 +9,6 @@
 #include <gtest/gtest.h>
 
 #include "cases/case_json.h"
-#include "cases/case_names.h"
 #include "cases/comm_facts.h"
 #include "cp_core/testing/cases_on_threads.h"
 #include "cp_core/verify/expected.h"

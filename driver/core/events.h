@@ -179,9 +179,6 @@ enum class RetireReason {
 };
 template <>
 inline constexpr auto kNames<RetireReason> = kSpelledNames<RetireReason::interrupted>;
-constexpr std::string_view to_string(RetireReason reason) {
-  return name_of(reason);
-}
 // Whether the pool ended without anything being wrong with it.
 constexpr bool is_expected(RetireReason reason) {
   return reason == RetireReason::finished || reason == RetireReason::interrupted || reason == RetireReason::max_cases ||

@@ -14,7 +14,6 @@
 
 #include "cases/call.h"
 #include "cases/case.h"
-#include "cases/case_names.h"
 #include "cases/fields.h"
 #include "worker/protocol/messages.h"
 

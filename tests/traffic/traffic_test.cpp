@@ -10,7 +10,6 @@
 
 #include "cases/case_id.h"
 #include "cases/case_json.h"
-#include "cases/case_names.h"
 #include "cases/lengths.h"
 #include "cp_core/builtin/builtin_implementation.h"
 #include "cp_core/context_parallel/context_parallel.h"

@@ -8,7 +8,6 @@
 
 #include <fmt/format.h>
 
-#include "cases/case_names.h"
 #include "driver/report/case_text.h"
 #include "driver/report/html_document.h"
 #include "driver/report/pictures/pictures.h"

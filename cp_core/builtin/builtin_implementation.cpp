@@ -124,8 +124,8 @@ std::vector<Preparation> prepare_case(const Case& c, int rank, const FastBackend
   const SequenceLengths lengths = resolve_lengths(c);
   // run_case runs steps of these two cases. Steps that are replayed as a graph are not prepared.
   for (const Case& step : {c, verify::mask_probe_case(c, head_ranks(c))}) {
-    auto of_step = preparations(problem_of(step, lengths), verify::scalar_type_of(step.dtype), c.cp_size, rank,
-                                step.training, backend);
+    auto of_step =
+        preparations(problem_of(step, lengths), verify::scalar_type_of(step.dtype), c.cp_size, rank, backend);
     for (auto& piece : of_step) pieces.push_back(std::move(piece));
   }
   return pieces;

@@ -1,7 +1,5 @@
 #include "cp_core/context_parallel/all_gather_plans.h"
 
-#include <utility>
-
 #include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
 
@@ -13,9 +11,9 @@ namespace {
 
 constexpr std::int64_t kTokens = 64;
 
-AttentionProblem one_sequence(Mask mask) {
+AttentionProblem one_sequence(bool causal) {
   AttentionProblem problem;
-  problem.mask = std::move(mask);
+  problem.causal = causal;
   problem.lengths = {.valid_q = {kTokens}, .padded_q = {kTokens}, .valid_kv = {kTokens}, .padded_kv = {kTokens}};
   return problem;
 }
@@ -45,7 +43,7 @@ std::int64_t key_rows_of_all(const std::vector<TilePlan>& calls) {
 
 // Each chunk sees the keys before it, without the rank's own. A chunk has 8 keys.
 TEST(OthersCalls, HaveTheKeysBeforeEachOfTheRanksChunks) {
-  const auto calls = calls_of(one_sequence({.right = 0}), MathBackend::Results::calls, 4);
+  const auto calls = calls_of(one_sequence(/*causal=*/true), MathBackend::Results::calls, 4);
   for (std::int64_t rank = 0; rank < 4; ++rank) {
     const auto& of_rank = calls[static_cast<std::size_t>(rank)];
     ASSERT_TRUE(of_rank) << rank;
@@ -56,14 +54,14 @@ TEST(OthersCalls, HaveTheKeysBeforeEachOfTheRanksChunks) {
 
 // A query sees keys before, between and after the rank's own two chunks.
 TEST(OthersCalls, OfOneStepHaveDisjointKeys) {
-  for (const auto& of_rank : calls_of(one_sequence({}), MathBackend::Results::calls, 4)) {
+  for (const auto& of_rank : calls_of(one_sequence(/*causal=*/false), MathBackend::Results::calls, 4)) {
     ASSERT_TRUE(of_rank);
     for (const std::vector<TilePlan>& step : *of_rank) EXPECT_EQ(key_rows_of_all(step), kTokens * 3 / 4);
   }
 }
 
 TEST(OthersCalls, AreNoneWithABackendThatSums) {
-  for (const auto& of_rank : calls_of(one_sequence({.right = 0}), MathBackend::Results::sums, 4)) {
+  for (const auto& of_rank : calls_of(one_sequence(/*causal=*/true), MathBackend::Results::sums, 4)) {
     EXPECT_FALSE(of_rank);
   }
 }

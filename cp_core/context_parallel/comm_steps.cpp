@@ -54,7 +54,7 @@ AttentionOperands FutureRank::operands_like(const Split& split) const {
                          .k = empty({kv_rows, kv_heads, problem.head_dim_qk}),
                          .v = empty({kv_rows, kv_heads, problem.head_dim_v}),
                          .bias = {},
-                         .scale = problem.scale,
+                         .scale = scale_of(problem),
                          .softcap = problem.softcap};
   if (problem.bias) {
     const std::int64_t rows = *problem.bias == BiasShape::shape_111s ? 1 : q_rows;
@@ -79,12 +79,12 @@ const CommSteps& steps_of(const AttentionProblem& problem, int ranks) {
 }
 
 std::vector<Preparation> preparations(const AttentionProblem& problem, at::ScalarType dtype, int ranks, int rank,
-                                      bool training, const FastBackend& backend) {
+                                      const FastBackend& backend) {
   Listener listener(backend, problem.deterministic);
   const FutureRank future{.problem = problem, .dtype = dtype, .ranks = ranks, .rank = rank};
   const CommSteps& steps = steps_of(problem, ranks);
   steps.get_ready(future, Pass::forward, listener);
-  if (training) steps.get_ready(future, Pass::backward, listener);
+  if (problem.training) steps.get_ready(future, Pass::backward, listener);
   return std::move(listener.pieces);
 }
 

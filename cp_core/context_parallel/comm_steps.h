@@ -41,9 +41,9 @@ struct CommSteps {
 const CommSteps& steps_of(const AttentionProblem& problem, int ranks);
 
 // Returns the preparations of a rank, without the other ranks and without data, for the calls of the backend in the
-// forward, and in the backward if training, in the order of the calls.
+// forward, and in the backward if the case trains, in the order of the calls.
 std::vector<Preparation> preparations(const AttentionProblem& problem, at::ScalarType dtype, int ranks, int rank,
-                                      bool training, const FastBackend& backend);
+                                      const FastBackend& backend);
 
 // Declares p2p_steps() and so on. Each is defined in the type's own file.
 #define CP_POOL_COMM_TYPE(identifier, name) CommSteps identifier##_steps();

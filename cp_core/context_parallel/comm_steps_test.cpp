@@ -1,6 +1,5 @@
 #include "cp_core/context_parallel/comm_steps.h"
 
-#include <cmath>
 #include <deque>
 
 #include <fmt/format.h>
@@ -92,8 +91,7 @@ AttentionProblem some_problem(CommType comm, Layout layout) {
   problem.kv_heads = 4;
   problem.head_dim_qk = 8;
   problem.head_dim_v = 4;
-  problem.scale = 1.0 / std::sqrt(8.0);
-  problem.mask.right = 0;
+  problem.causal = true;
   const bool thd = layout == Layout::thd;
   problem.lengths.valid_q = thd ? std::vector<std::int64_t>{13, 0, 3, 32} : std::vector<std::int64_t>{32, 32};
   problem.lengths.padded_q = thd ? std::vector<std::int64_t>{16, 0, 8, 32} : problem.lengths.valid_q;
@@ -109,7 +107,7 @@ void expect_prepared_is_asked(const AttentionProblem& problem, int ranks) {
   for (int rank = 0; rank < ranks; ++rank) {
     ListeningBackend& backend = of(rank);
     ASSERT_GE(backend.heard.size(), 2U);
-    for (const Preparation& piece : preparations(problem, at::kBFloat16, ranks, rank, true, backend)) piece();
+    for (const Preparation& piece : preparations(problem, at::kBFloat16, ranks, rank, backend)) piece();
     EXPECT_EQ(backend.prepared, backend.heard) << to_string(problem.comm) << ", rank " << rank << " of " << ranks;
   }
 }
@@ -144,8 +142,9 @@ TEST(Preparations, KnowTheInnerGroups) {
 
 TEST(Preparations, AreOfTheForwardAloneWithoutTraining) {
   const ListeningBackend backend;
-  const AttentionProblem problem = some_problem(CommType::p2p, Layout::bshd);
-  EXPECT_EQ(preparations(problem, at::kBFloat16, 2, 0, false, backend).size(), 1U);
+  AttentionProblem problem = some_problem(CommType::p2p, Layout::bshd);
+  problem.training = false;
+  EXPECT_EQ(preparations(problem, at::kBFloat16, 2, 0, backend).size(), 1U);
 }
 
 // The deterministic mode is that of the problem, whatever mode the case has that runs meanwhile.
@@ -153,7 +152,7 @@ TEST(Preparations, TakeTheModeFromTheProblem) {
   const ListeningBackend backend;
   AttentionProblem problem = some_problem(CommType::p2p, Layout::bshd);
   problem.deterministic = true;
-  for (const Preparation& piece : preparations(problem, at::kBFloat16, 2, 1, true, backend)) piece();
+  for (const Preparation& piece : preparations(problem, at::kBFloat16, 2, 1, backend)) piece();
   EXPECT_THAT(backend.modes, testing::AllOf(testing::SizeIs(testing::Ge(2)), testing::Each(true)));
 }
 

@@ -1,6 +1,5 @@
 #include "cp_core/context_parallel/context_parallel.h"
 
-#include <cmath>
 #include <initializer_list>
 #include <map>
 #include <mutex>
@@ -90,23 +89,7 @@ std::unique_ptr<AttentionBackend> make_backend(Backend backend, const at::Device
 }
 
 AttentionProblem make_problem(const Case& c, const SequenceLengths& lengths) {
-  const std::int64_t scale_dim = CP_MUTATE(mla_scale, c.head_dim_qk, c.head_dim_v);
-  return {.comm = c.comm,
-          .inner = c.inner,
-          .backend = c.backend,
-          .layout = c.layout,
-          .lengths = CP_MUTATE(lengths_rounded_down, lengths, rounded_down(lengths, c.cp_size)),
-          .heads = c.heads,
-          .kv_heads = c.kv_heads,
-          .head_dim_qk = c.head_dim_qk,
-          .head_dim_v = c.head_dim_v,
-          .mask = make_mask(c),
-          .scale = 1.0 / std::sqrt(static_cast<double>(scale_dim)),
-          .softcap = c.softcap,
-          .softmax = c.softmax,
-          .bias = c.bias,
-          .max_logit = c.max_logit,
-          .deterministic = c.deterministic};
+  return {c, CP_MUTATE(lengths_rounded_down, lengths, rounded_down(lengths, c.cp_size))};
 }
 
 AttentionForward context_parallel_forward(const AttentionProblem& problem, const CpGroups& groups,

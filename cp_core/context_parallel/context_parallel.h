@@ -18,7 +18,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,7 +25,6 @@
 
 #include "cases/case.h"
 #include "cases/lengths.h"
-#include "cases/mask.h"
 #include "cp_core/comm/communicator.h"
 
 namespace cp_pool {
@@ -34,24 +32,9 @@ namespace cp_pool {
 class AttentionBackend;
 struct SavedForward;
 
-// The problem to compute. It is the same on every rank.
-struct AttentionProblem {
-  CommType comm = CommType::p2p;
-  int inner = kPair;  // ranks of an inner group
-  Backend backend = Backend::math;
-  Layout layout = Layout::bshd;
-  SequenceLengths lengths;  // of the whole sequences
-  std::int64_t heads = 0;
-  std::int64_t kv_heads = 0;
-  std::int64_t head_dim_qk = 0;
-  std::int64_t head_dim_v = 0;
-  Mask mask;
-  double scale = 1.0;  // 1 / sqrt(head_dim_qk)
-  double softcap = 0.0;
-  SoftmaxType softmax = SoftmaxType::vanilla;
-  std::optional<BiasShape> bias;
-  bool max_logit = false;
-  bool deterministic = false;
+// The problem to compute: a case, and the lengths of its whole sequences. It is the same on every rank.
+struct AttentionProblem : Case {
+  SequenceLengths lengths;
   // Whether the step will be captured and replayed as a CUDA graph. Cutting the step into more pieces that overlap then
   // costs the host no time.
   bool replayed = false;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -45,7 +44,6 @@ AttentionProblem small_problem(CommType comm, Layout layout, int ranks, int inne
   problem.heads = problem.kv_heads = 8 % sharing == 0 ? 8 : 2 * sharing;
   problem.head_dim_qk = 8;
   problem.head_dim_v = 8;
-  problem.scale = 1.0 / std::sqrt(8.0);
   const bool thd = layout == Layout::thd;
   const std::int64_t length = divisible(64, ranks);
   problem.lengths.valid_q = thd ? std::vector<std::int64_t>{37, 0, 3, 64} : std::vector<std::int64_t>{length, length};
@@ -130,7 +128,7 @@ class ContextParallel : public testing::TestWithParam<Axis> {
   // Sequences with more keys than queries, or with fewer.
   static AttentionProblem unequal_problem(const Mask& mask, bool longer_keys) {
     AttentionProblem unequal = problem();
-    unequal.mask = mask;
+    set_mask(unequal, mask);
     SequenceLengths& lengths = unequal.lengths;
     const std::int64_t length = divisible(112, GetParam().ranks);
     lengths.valid_kv = unequal.layout == Layout::thd ? std::vector<std::int64_t>{70, 5, 0, 21}
@@ -154,14 +152,14 @@ TEST_P(ContextParallel, EqualsDenseAttentionForEveryMask) {
                            Mask{.left = 0, .right = 0}, Mask{.right = 3}, Mask{.left = 100, .right = 2}}) {
     SCOPED_TRACE(fmt::format("window {},{}", mask.left, mask.right));
     AttentionProblem causal = problem();
-    causal.mask = mask;
+    set_mask(causal, mask);
     expect_dense_results(causal);
   }
 }
 
 TEST_P(ContextParallel, ServesGroupedHeadsAndUnequalHeadDimensions) {
   AttentionProblem gqa = problem();
-  gqa.mask.right = 0;
+  gqa.causal = true;
   gqa.heads = 2 * gqa.kv_heads;
   gqa.head_dim_qk = 12;
   gqa.head_dim_v = 4;
@@ -179,7 +177,7 @@ TEST_P(ContextParallel, SplitsAnyHeads) {
     AttentionProblem uneven = problem();
     uneven.heads = heads;
     uneven.kv_heads = kv_heads;
-    uneven.mask.right = 0;
+    uneven.causal = true;
     uneven.head_dim_v = 4;
     uneven.softmax = SoftmaxType::learnable;
     uneven.max_logit = true;
@@ -198,7 +196,7 @@ TEST_P(ContextParallel, SplitsAnyHeads) {
 
 TEST_P(ContextParallel, RoundsOnceInLowPrecision) {
   AttentionProblem causal = problem();
-  causal.mask.right = 0;
+  causal.causal = true;
   expect_dense_results(causal, at::kBFloat16, 2e-2);
   expect_dense_results(causal, at::kHalf, 4e-3);
 }
@@ -211,7 +209,7 @@ TEST_P(ContextParallel, TakesWhatKernelsRoundAsItIs) {
       SCOPED_TRACE(fmt::format("window {},{} chunk {}", mask.left, mask.right, mask.chunk));
       AttentionProblem called = problem();
       called.backend = Backend::cudnn;
-      called.mask = mask;
+      set_mask(called, mask);
       called.softmax = softmax;
       called.heads = 2 * called.kv_heads;
       called.head_dim_v = 4;
@@ -227,7 +225,7 @@ TEST_P(ContextParallel, CutsAttentionIntoChunks) {
     for (const Mask& mask : {Mask{.right = 0, .chunk = chunk}, Mask{.left = 5, .right = 2, .chunk = chunk}}) {
       SCOPED_TRACE(fmt::format("chunk {} window {},{}", chunk, mask.left, mask.right));
       AttentionProblem chunked = problem();
-      chunked.mask = mask;
+      set_mask(chunked, mask);
       expect_dense_results(chunked);
     }
   }
@@ -260,7 +258,7 @@ TEST_P(ContextParallel, JoinsASinkAndABiasToUnequalLengths) {
 TEST_P(ContextParallel, JoinsASinkOnce) {
   for (const SoftmaxType softmax : {SoftmaxType::off_by_one, SoftmaxType::learnable}) {
     AttentionProblem with_sink = problem();
-    with_sink.mask = {.left = 9, .right = 0};
+    set_mask(with_sink, {.left = 9, .right = 0});
     with_sink.softmax = softmax;
     expect_dense_results(with_sink);
   }
@@ -268,7 +266,7 @@ TEST_P(ContextParallel, JoinsASinkOnce) {
 
 TEST_P(ContextParallel, ReportsTheLargestLogitOfEachHead) {
   AttentionProblem with_max_logit = problem();
-  with_max_logit.mask.right = 0;
+  with_max_logit.causal = true;
   with_max_logit.max_logit = true;
   expect_dense_results(with_max_logit);
 }
@@ -281,7 +279,7 @@ TEST_P(ContextParallel, AddsABiasOfEveryShape) {
     biased.bias = bias;
     biased.max_logit = true;
     expect_dense_results(biased);
-    biased.mask = {.left = 20, .right = 0};
+    set_mask(biased, {.left = 20, .right = 0});
     expect_dense_results(biased);
   }
 }
@@ -290,7 +288,7 @@ TEST_P(ContextParallel, AddsABiasOfEveryShape) {
 TEST_P(ContextParallel, CanRunTheBackwardAgain) {
   AttentionProblem causal = problem();
   causal.backend = Backend::cudnn;
-  causal.mask.right = 0;
+  causal.causal = true;
   causal.heads = 2 * causal.kv_heads;
   const WholeInputs inputs = make_inputs(causal, at::kBFloat16, 7);
   const std::vector<RankResults> results = run_on_ranks(causal, inputs, GetParam().ranks, {.backwards = 2});
@@ -336,7 +334,7 @@ class ContextParallelWindows : public ContextParallel {
 
 TEST_P(ContextParallelWindows, GiveTheSameBits) {
   AttentionProblem gqa = problem();
-  gqa.mask.right = 0;
+  gqa.causal = true;
   gqa.heads = 2 * gqa.kv_heads;
   gqa.head_dim_qk = 12;
   gqa.head_dim_v = 4;
@@ -345,7 +343,7 @@ TEST_P(ContextParallelWindows, GiveTheSameBits) {
   expect_same_bits(gqa, at::kFloat);
   AttentionProblem called = gqa;  // is computed in groups of heads, and sends gradients call by call
   called.backend = Backend::cudnn;
-  called.mask = {.left = 5, .right = 9};
+  set_mask(called, {.left = 5, .right = 9});
   expect_same_bits(called, at::kBFloat16);
   AttentionProblem biased = problem();
   biased.bias = BiasShape::shape_1hss;
@@ -399,7 +397,7 @@ TEST(ContextParallelThd, ServesManySequences) {
   for (const CommType comm : kValues<CommType>) {
     SCOPED_TRACE(to_string(comm));
     AttentionProblem many = small_problem(comm, Layout::thd, 4);
-    many.mask.right = 0;
+    many.causal = true;
     many.lengths.valid_q = {9, 16, 1, 24, 8, 13, 30, 5, 16, 2, 11, 17};
     many.lengths.padded_q = padded(many.lengths.valid_q, 4);
     many.lengths.valid_kv = many.lengths.valid_q;

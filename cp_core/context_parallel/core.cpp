@@ -1,6 +1,7 @@
 #include "cp_core/context_parallel/core.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -8,11 +9,16 @@
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/zeros.h>
 
+#include "cases/mask.h"
 #include "cp_core/layout.h"
 #include "cp_core/mutation.h"
 #include "cp_core/thd/merge_partial.h"
 
 namespace cp_pool {
+
+double scale_of(const AttentionProblem& problem) {
+  return 1.0 / std::sqrt(static_cast<double>(CP_MUTATE(mla_scale, problem.head_dim_qk, problem.head_dim_v)));
+}
 
 PackedInputs pack_inputs(const AttentionProblem& problem, const AttentionInputs& inputs) {
   PackedInputs packed;
@@ -21,7 +27,7 @@ PackedInputs pack_inputs(const AttentionProblem& problem, const AttentionInputs&
                      .v = to_packed(inputs.v, problem.layout),
                      .bias = inputs.bias,
                      .bias_rows = problem.layout == Layout::thd ? BiasRows::position : BiasRows::local,
-                     .scale = problem.scale,
+                     .scale = scale_of(problem),
                      .softcap = problem.softcap};
   if (problem.softmax == SoftmaxType::learnable) packed.sink = inputs.sink;
   if (problem.softmax == SoftmaxType::off_by_one) {
@@ -53,7 +59,7 @@ static bool is_odd_call() {
 
 TilePlan make_plan(const AttentionProblem& problem, const std::vector<Run>& q_runs, const std::vector<Run>& k_runs) {
   const ValidLengths lengths{.q = problem.lengths.valid_q, .kv = problem.lengths.valid_kv};
-  const std::vector<Tile> tiles = make_tiles(q_runs, k_runs, lengths, problem.mask);
+  const std::vector<Tile> tiles = make_tiles(q_runs, k_runs, lengths, make_mask(problem));
   return group_tiles(problem.bias ? tiles : merge_tiles(tiles));
 }
 

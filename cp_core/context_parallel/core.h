@@ -24,6 +24,8 @@ struct PackedInputs {
   AttentionOperands operands;
   at::Tensor sink;  // fp32 [heads], undefined for a vanilla softmax
 };
+// The factor of q . k: 1 / sqrt(head_dim_qk).
+double scale_of(const AttentionProblem& problem);
 PackedInputs pack_inputs(const AttentionProblem& problem, const AttentionInputs& inputs);
 
 // K and V of the rows that one rank owns.

@@ -94,9 +94,10 @@ void attend_sequence(const AttentionProblem& problem, const WholeInputs& inputs,
   const at::Tensor dout = rows(inputs.dout, at.q_start, at.sq).to(at::kDouble);
   const at::Tensor k = repeat_heads(rows(inputs.k, at.kv_start, at.skv).to(at::kDouble), problem.heads);
   const at::Tensor v = repeat_heads(rows(inputs.v, at.kv_start, at.skv).to(at::kDouble), problem.heads);
-  at::Tensor scores = at::einsum("ihd,jhd->hij", {q, k}) * problem.scale;
+  const double scale = 1.0 / std::sqrt(static_cast<double>(problem.head_dim_qk));
+  at::Tensor scores = at::einsum("ihd,jhd->hij", {q, k}) * scale;
   if (inputs.bias.defined()) scores = scores + bias_slice(inputs.bias, at.index, at.sq, at.skv).to(at::kDouble);
-  const at::Tensor seen = visibility(problem.mask, at.sq, at.skv);
+  const at::Tensor seen = visibility(make_mask(problem), at.sq, at.skv);
   rows(results.zero_q, at.q_start, at.sq).copy_(seen.any(1).logical_not());
   rows(results.zero_kv, at.kv_start, at.skv).copy_(seen.any(0).logical_not());
   scores = scores.masked_fill(seen.logical_not(), -kInfinity);
@@ -116,8 +117,8 @@ void attend_sequence(const AttentionProblem& problem, const WholeInputs& inputs,
 
   const at::Tensor delta = (out * dout).sum(-1).transpose(0, 1);
   const at::Tensor dscores = p * (at::einsum("ihd,jhd->hij", {dout, v}) - delta.unsqueeze(-1));
-  rows(results.dq, at.q_start, at.sq).copy_(at::einsum("hij,jhd->ihd", {dscores, k}) * problem.scale);
-  const at::Tensor dk = at::einsum("hij,ihd->jhd", {dscores, q}) * problem.scale;
+  rows(results.dq, at.q_start, at.sq).copy_(at::einsum("hij,jhd->ihd", {dscores, k}) * scale);
+  const at::Tensor dk = at::einsum("hij,ihd->jhd", {dscores, q}) * scale;
   rows(results.dk, at.kv_start, at.skv).copy_(sum_heads(dk, problem.kv_heads));
   const at::Tensor dv = at::einsum("hij,ihd->jhd", {p, dout});
   rows(results.dv, at.kv_start, at.skv).copy_(sum_heads(dv, problem.kv_heads));
@@ -189,6 +190,13 @@ class Comparison {
 };
 
 }  // namespace
+
+void set_mask(Case& c, const Mask& mask) {
+  c.causal = false;
+  c.window = {mask.left, mask.right};
+  c.chunk = mask.chunk;
+  c.mask = mask.slices;
+}
 
 WholeInputs make_inputs(const AttentionProblem& problem, at::ScalarType dtype, std::uint64_t seed) {
   const c10::InferenceMode no_autograd;

@@ -8,6 +8,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "cases/mask.h"
 #include "cp_core/context_parallel/context_parallel.h"
 
 namespace cp_pool::test {
@@ -35,6 +36,9 @@ struct WholeResults {
   at::Tensor zero_q;   // bool [q tokens]: padding, or sees no key
   at::Tensor zero_kv;  // bool [kv tokens]: padding, or seen by no query
 };
+
+// Gives the case this mask.
+void set_mask(Case& c, const Mask& mask);
 
 WholeInputs make_inputs(const AttentionProblem& problem, at::ScalarType dtype, std::uint64_t seed);
 WholeResults dense_attention(const AttentionProblem& problem, const WholeInputs& inputs);

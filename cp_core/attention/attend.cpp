@@ -17,14 +17,6 @@ namespace {
 
 constexpr double kNothingSeen = -std::numeric_limits<double>::infinity();
 
-// The query rows of the group, which have the same numbers in a partial result and in the sums.
-std::vector<RowCopy> query_rows(const TileGroup& group) {
-  std::vector<RowCopy> rows;
-  rows.reserve(group.tiles.size());
-  for (const Tile& tile : group.tiles) rows.push_back({.source = tile.q_row, .target = tile.q_row, .count = tile.m});
-  return rows;
-}
-
 }  // namespace
 
 void fill_if_empty(AttentionSums& sums) {
@@ -91,9 +83,9 @@ class Attention {
     widen(sums_);
     // A first part with every row is written straight into the sums: each row of a tile sees a key, so none is left
     // out.
-    if (sums_.empty && all_in_place(query_rows_of(part.tiles), sums_.out.size(0))) {
-      AttentionPartial first{.out = sums_.out, .lse = sums_.lse, .max_logit = sums_.max_logit};
-      backend_.forward(part, operands_, first);
+    std::vector<RowCopy> rows = query_rows_of(part.tiles);
+    if (sums_.empty && all_in_place(rows, sums_.out.size(0))) {
+      backend_.forward(part, operands_, sums_);
       delay_point(operands_.q.device());
       sums_.empty = false;
       return;
@@ -104,7 +96,8 @@ class Attention {
     }
     backend_.forward(part, operands_, partial_);
     delay_point(operands_.q.device());
-    merge_partial(sums_.out, sums_.lse, partial_.out, partial_.lse, query_rows(part));
+    for (RowCopy& range : rows) range.source = range.target;  // a partial result has packed rows
+    merge_partial(sums_.out, sums_.lse, partial_.out, partial_.lse, rows);
   }
 
   AttentionBackend& backend_;

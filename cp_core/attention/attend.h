@@ -6,12 +6,10 @@
 namespace cp_pool {
 
 // Attention over the keys seen so far. Rows that have seen no key, padding included, have out 0 and lse -inf.
-struct AttentionSums {
-  // [q tokens, heads, head_dim_v], fp32; q's dtype if it is the result of one kernel call, or of a last merge.
-  at::Tensor out;
-  at::Tensor lse;        // fp32 [heads, q tokens]
-  at::Tensor max_logit;  // fp32 [heads], -inf where no score was seen; undefined if not asked for
-  bool empty = false;    // no key has been seen, and out and lse are uninitialised; attend fills or overwrites them
+// out has q's dtype if it is the result of one kernel call, or of a last merge. max_logit is -inf where no score was
+// seen.
+struct AttentionSums : AttentionPartial {
+  bool empty = false;  // no key has been seen, and out and lse are uninitialised; attend fills or overwrites them
 };
 
 // Returns empty sums; max_logit is filled with -inf if it is asked for.

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -80,12 +79,6 @@ std::span<const Tile> tiles_of(const TilePlan& plan);
 // for a single group whose key rows are disjoint and ascending.
 bool rows_are_disjoint(const TilePlan& plan);
 
-// The results of one call that computes a whole plan, in the dtype of q as the kernel rounded them.
-struct WholeForward {
-  at::Tensor out;  // [q tokens, heads, head_dim_v]
-  at::Tensor lse;  // fp32 [heads, q tokens]
-};
-
 // The results of one kernel call in the dtype of q, as the kernel rounded them. `rows` says which rows of packed
 // tensors they are (source: the row of out and lse; target: the packed row).
 struct CalledForward {
@@ -117,7 +110,6 @@ using Preparation = std::function<void()>;
 
 // The part of the interface that makes a backend faster. A function that a backend does not override offers nothing.
 //   ahead        get_ready, preparations: do work in advance that the first call of a kind would take long for
-//   whole        forward_whole: compute a whole plan in one call, whose results need no sums
 //   calls        forward_calls, called_gradients: return the results of a kernel call as it rounded them, not added to
 //                fp32 sums
 //   head groups  head_groups, gradients_of_heads, pipeline_groups: compute by groups of heads, so that the
@@ -142,11 +134,6 @@ class FastBackend {
   }
   // True if backward() computes delta itself, from dout and out, where there is no bias.
   [[nodiscard]] virtual bool computes_delta() const { return false; }
-  // Computes the plan in one call that writes every row of the results. Returns nullopt, and does nothing, if one call
-  // cannot do that, or if there is a bias.
-  virtual std::optional<WholeForward> forward_whole(const TilePlan& /*plan*/, const AttentionOperands& /*operands*/) {
-    return std::nullopt;
-  }
   // Computes one part (see parts()) without max_logit and returns the outputs of its calls as the kernel rounded them;
   // the calls' query rows are disjoint. Returns nothing, and does nothing, if the backend only writes fp32 results.
   virtual std::vector<CalledForward> forward_calls(const TileGroup& /*part*/, const AttentionOperands& /*operands*/) {

@@ -77,11 +77,12 @@ TEST_P(GpuWhole, ForwardGivesTheBitsOfThePartial) {
   AttentionPartial partial = test::make_partial(inputs_.operands);
   partial.max_logit.reset();
   backend_->forward(GetParam().group, inputs_.operands, partial);
-  const auto whole = backend_->forward_whole(plan(), inputs_.operands);
-  ASSERT_TRUE(whole);
-  EXPECT_EQ(whole->out.scalar_type(), at::kBFloat16);
-  expect_same(whole->out, partial.out, "out");
-  expect_same(whole->lse, partial.lse, "lse");
+  const std::vector<CalledForward> calls = backend_->forward_calls(GetParam().group, inputs_.operands);
+  ASSERT_EQ(calls.size(), 1U);
+  EXPECT_TRUE(all_in_place(calls.front().rows, GetParam().q_tokens));
+  EXPECT_EQ(calls.front().out.scalar_type(), at::kBFloat16);
+  expect_same(calls.front().out, partial.out, "out");
+  expect_same(calls.front().lse, partial.lse, "lse");
 }
 
 TEST_P(GpuWhole, BackwardGivesTheBitsOfTheSums) {
@@ -111,20 +112,6 @@ TEST_P(GpuWhole, EmptySumsBecomeWhatZerosBecome) {
 
 INSTANTIATE_TEST_SUITE_P(All, GpuWhole, testing::ValuesIn(whole_cases()),
                          [](const auto& info) { return info.param.name; });
-
-class GpuNotWhole : public GpuBackendTest {};
-
-TEST_F(GpuNotWhole, IsAPlanThatLeavesRowsOutOrHasSeveralGroups) {
-  const auto backend = make_cuda_backend(Backend::cudnn);
-  GroupCase gap = packed_case("gap", {256}, true);
-  gap.q_tokens += 64;
-  const GroupInputs with_gap = test::on_gpu(test::make_group_inputs(gap, kShape, at::kBFloat16, {}));
-  EXPECT_FALSE(backend->forward_whole({gap.group}, with_gap.operands));
-  const GroupCase one = packed_case("one", {256}, true);
-  const GroupInputs inputs = test::on_gpu(test::make_group_inputs(one, kShape, at::kBFloat16, {}));
-  EXPECT_FALSE(backend->forward_whole({one.group, one.group}, inputs.operands));
-  EXPECT_FALSE(backend->forward_whole({}, inputs.operands));
-}
 
 }  // namespace
 }  // namespace cp_pool

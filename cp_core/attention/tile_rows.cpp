@@ -1,11 +1,15 @@
 #include "cp_core/attention/tile_rows.h"
 
+#include <array>
+#include <utility>
+
 #include <ATen/ops/empty.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAStream.h>
 #include <c10/util/Exception.h>
 
-#include "cp_core/thd/row_kernels.h"
+#include "cp_core/thd/row_types.h"
+#include "cp_core/thd/sum_rows.h"
 
 namespace cp_pool::cuda {
 namespace {
@@ -18,10 +22,6 @@ RowShape shape_of(const at::Tensor& buffer, const at::Tensor& packed) {
   return {static_cast<int>(packed.size(1)), static_cast<int>(packed.size(2)), static_cast<int>(buffer.size(-1))};
 }
 
-RowBuffer row_buffer(const at::Tensor& buffer) {
-  return {buffer.const_data_ptr(), row_type(buffer)};
-}
-
 }  // namespace
 
 void put_partial(const at::Tensor& out, const at::Tensor& lse, const StatisticLayout& layout,
@@ -31,15 +31,19 @@ void put_partial(const at::Tensor& out, const at::Tensor& lse, const StatisticLa
   TORCH_CHECK(partial.lse.is_contiguous() && partial.lse.size(0) == shape.heads, "lse [heads, tokens] expected");
   const PutStatistic statistic{layout, lse.const_data_ptr<float>(), partial.lse.mutable_data_ptr<float>(),
                                partial.lse.size(1)};
-  launch_put_partial(rows, shape, row_buffer(out), partial.out.mutable_data_ptr<float>(), statistic,
-                     c10::cuda::getCurrentCUDAStream());
+  launch_put_partial(rows, shape, {out.const_data_ptr(), row_type(out)}, partial.out.mutable_data_ptr<float>(),
+                     statistic, c10::cuda::getCurrentCUDAStream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
 void add_rows(const at::Tensor& buffer, std::span<const RowCopy> rows, at::Tensor& sum) {
-  launch_add_rows(rows, shape_of(buffer, sum), row_buffer(buffer), sum.mutable_data_ptr<float>(),
-                  c10::cuda::getCurrentCUDAStream());
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  const at::Tensor part = buffer.flatten(0, -3).narrow(-1, 0, sum.size(2)).contiguous();
+  cp_pool::add_rows(sum, std::array{SomeRows{.tensor = part, .rows = reversed({rows.begin(), rows.end()})}});
+}
+
+std::vector<RowCopy> reversed(std::vector<RowCopy> rows) {
+  for (RowCopy& range : rows) std::swap(range.source, range.target);
+  return rows;
 }
 
 void gather_statistic(const at::Tensor& statistic, std::span<const RowCopy> rows, const StatisticLayout& layout,

@@ -48,18 +48,17 @@ __device__ std::int64_t place(const StatisticLayout& layout, const Row& row, int
   return row.range * layout.range_stride + head * layout.head_stride + row.buffer * layout.row_stride;
 }
 
-// Combines each element of a packed row with its counterpart in the buffer.
-template <typename T, int kElements, typename Combine>
-__device__ void for_each_element(const RowShape& shape, const T* buffer_row, float* packed_row, Combine combine) {
+// Copies the elements of a row of the buffer to the packed row.
+template <typename T, int kElements>
+__device__ void copy_elements(const RowShape& shape, const T* buffer_row, float* packed_row) {
   const int per_head = shape.dim / kElements;
   for (int i = static_cast<int>(threadIdx.x); i < shape.heads * per_head; i += static_cast<int>(blockDim.x)) {
     const int head = i / per_head;
     const int column = i % per_head * kElements;
     const auto from = *reinterpret_cast<const Elements<T, kElements>*>(buffer_row + head * shape.buffer_dim + column);
-    auto& to = *reinterpret_cast<Elements<float, kElements>*>(packed_row + head * shape.dim + column);
-    Elements<float, kElements> values = to;
-    for (int e = 0; e < kElements; ++e) combine(values.values[e], static_cast<float>(from.values[e]));
-    to = values;
+    Elements<float, kElements> values;
+    for (int e = 0; e < kElements; ++e) values.values[e] = static_cast<float>(from.values[e]);
+    *reinterpret_cast<Elements<float, kElements>*>(packed_row + head * shape.dim + column) = values;
   }
 }
 
@@ -68,24 +67,12 @@ __global__ void put_partial_kernel(Ranges ranges, RowShape shape, const T* buffe
   // 64 bits: the last step may go beyond the last row by as many blocks as there are.
   for (std::int64_t i = blockIdx.x; i < ranges.end[ranges.size - 1]; i += gridDim.x) {
     const Row row = find_row(ranges, static_cast<int>(i));
-    for_each_element<T, kElements>(shape, buffer + row.buffer * shape.heads * shape.buffer_dim,
-                                   packed + row.packed * shape.heads * shape.dim,
-                                   [](float& to, float from) { to = from; });
+    copy_elements<T, kElements>(shape, buffer + row.buffer * shape.heads * shape.buffer_dim,
+                                packed + row.packed * shape.heads * shape.dim);
     for (int h = static_cast<int>(threadIdx.x); h < shape.heads; h += static_cast<int>(blockDim.x)) {
       const float value = lse.buffer[place(lse.layout, row, h)];
       lse.packed[h * lse.tokens + row.packed] = value == INFINITY ? -INFINITY : value;
     }
-  }
-}
-
-template <typename T, int kElements>
-__global__ void add_rows_kernel(Ranges ranges, RowShape shape, const T* buffer, float* packed) {
-  // 64 bits: the last step may go beyond the last row by as many blocks as there are.
-  for (std::int64_t i = blockIdx.x; i < ranges.end[ranges.size - 1]; i += gridDim.x) {
-    const Row row = find_row(ranges, static_cast<int>(i));
-    for_each_element<T, kElements>(shape, buffer + row.buffer * shape.heads * shape.buffer_dim,
-                                   packed + row.packed * shape.heads * shape.dim,
-                                   [](float& to, float from) { to += from; });
   }
 }
 
@@ -135,54 +122,26 @@ unsigned blocks_for(std::int64_t work) {
   return static_cast<unsigned>(std::clamp<std::int64_t>(work, 1, kMostBlocks));
 }
 
-unsigned row_blocks(const Ranges& ranges) {
-  return blocks_for(ranges.end[ranges.size - 1]);
-}
-
-// Calls body(typed pointer to the buffer, integral constant of elements that a thread moves at once).
-template <typename Body>
-void dispatch(const RowBuffer& buffer, const float* packed, const RowShape& shape, Body body) {
-  const bool vectors = shape.dim % kVector == 0 && shape.buffer_dim % kVector == 0 && is_aligned(buffer.data, 16) &&
-                       is_aligned(packed, 16);
-  const auto with_type = [&](const auto* pointer) {
-    if (vectors) {
-      body(pointer, std::integral_constant<int, kVector>{});
-    } else {
-      body(pointer, std::integral_constant<int, 1>{});
-    }
-  };
-  switch (buffer.type) {
-    case RowType::bf16:
-      return with_type(static_cast<const __nv_bfloat16*>(buffer.data));
-    case RowType::fp16:
-      return with_type(static_cast<const __half*>(buffer.data));
-    case RowType::fp32:
-      return with_type(static_cast<const float*>(buffer.data));
-  }
-}
-
 }  // namespace
 
 void launch_put_partial(std::span<const RowCopy> rows, const RowShape& shape, const RowBuffer& out, float* packed,
                         const PutStatistic& lse, cudaStream_t stream) {
-  dispatch(out, packed, shape, [&](const auto* source, auto elements) {
-    using T = std::remove_cv_t<std::remove_pointer_t<decltype(source)>>;
+  const bool vectors =
+      shape.dim % kVector == 0 && shape.buffer_dim % kVector == 0 && is_aligned(out.data, 16) && is_aligned(packed, 16);
+  const auto launch = [&]<typename T>(const T* source) {
+    const auto kernel = vectors ? put_partial_kernel<T, kVector> : put_partial_kernel<T, 1>;
     for_each_launch(rows, [&](const Ranges& ranges) {
-      put_partial_kernel<T, decltype(elements)::value>
-          <<<row_blocks(ranges), kThreads, 0, stream>>>(ranges, shape, source, packed, lse);
+      kernel<<<blocks_for(ranges.end[ranges.size - 1]), kThreads, 0, stream>>>(ranges, shape, source, packed, lse);
     });
-  });
-}
-
-void launch_add_rows(std::span<const RowCopy> rows, const RowShape& shape, const RowBuffer& buffer, float* sum,
-                     cudaStream_t stream) {
-  dispatch(buffer, sum, shape, [&](const auto* source, auto elements) {
-    using T = std::remove_cv_t<std::remove_pointer_t<decltype(source)>>;
-    for_each_launch(rows, [&](const Ranges& ranges) {
-      add_rows_kernel<T, decltype(elements)::value>
-          <<<row_blocks(ranges), kThreads, 0, stream>>>(ranges, shape, source, sum);
-    });
-  });
+  };
+  switch (out.type) {
+    case RowType::bf16:
+      return launch(static_cast<const __nv_bfloat16*>(out.data));
+    case RowType::fp16:
+      return launch(static_cast<const __half*>(out.data));
+    case RowType::fp32:
+      return launch(static_cast<const float*>(out.data));
+  }
 }
 
 void launch_gather_statistic(std::span<const RowCopy> rows, const GatheredStatistic& statistic, cudaStream_t stream) {

@@ -20,8 +20,11 @@ namespace cp_pool::cuda {
 void put_partial(const at::Tensor& out, const at::Tensor& lse, const StatisticLayout& layout,
                  std::span<const RowCopy> rows, AttentionPartial& partial);
 
-// Adds rows of the buffer, contiguous [rows, heads, >= dim], to the packed rows of `sum`, fp32 [tokens, heads, dim].
+// Adds rows of the buffer, [.., heads, >= dim], to the packed rows of `sum`, fp32 [tokens, heads, dim].
 void add_rows(const at::Tensor& buffer, std::span<const RowCopy> rows, at::Tensor& sum);
+
+// Swaps source and target of each range.
+std::vector<RowCopy> reversed(std::vector<RowCopy> rows);
 
 // Copies the packed rows of a statistic, fp32 [heads, tokens] with contiguous tokens, to a buffer.
 void gather_statistic(const at::Tensor& statistic, std::span<const RowCopy> rows, const StatisticLayout& layout,

@@ -51,8 +51,6 @@ struct GatheredStatistic {
 // Each throws std::length_error if a row number does not fit into 31 bits.
 void launch_put_partial(std::span<const RowCopy> rows, const RowShape& shape, const RowBuffer& out, float* packed,
                         const PutStatistic& lse, cudaStream_t stream);
-void launch_add_rows(std::span<const RowCopy> rows, const RowShape& shape, const RowBuffer& buffer, float* sum,
-                     cudaStream_t stream);
 void launch_gather_statistic(std::span<const RowCopy> rows, const GatheredStatistic& statistic, cudaStream_t stream);
 
 void launch_write_ints(std::span<const std::int32_t> values, std::int32_t* target, cudaStream_t stream);

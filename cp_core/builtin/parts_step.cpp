@@ -70,9 +70,9 @@ class PartsStep final : public Step {
     if (CP_MUTATE(part_empty_lse_zero, false, true)) lse.masked_fill_(lse.isinf(), 0.0);
     const std::int64_t rows = part.out.size(0);
     const std::vector<RowCopy> all{{.source = 0, .target = 0, .count = rows}};
-    AttentionSums sums{.out = out.narrow(0, 0, rows).clone(),
-                       .lse = lse.narrow(0, 0, case_.heads).clone(),
-                       .max_logit = part.max_logit};
+    AttentionSums sums{{.out = out.narrow(0, 0, rows).clone(),
+                        .lse = lse.narrow(0, 0, case_.heads).clone(),
+                        .max_logit = part.max_logit}};
     for (int rank = 1; rank < CP_MUTATE(part_of_last_rank_lost, cp_.size(), cp_.size() - 1); ++rank) {
       merge_partial(sums.out, sums.lse, out.narrow(0, rank * rows, rows),
                     lse.narrow(0, rank * case_.heads, case_.heads), all);

@@ -1,7 +1,6 @@
 #include "cp_core/context_parallel/p2p.h"
 
 #include <array>
-#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -192,11 +191,6 @@ RingForward ring_forward(const Context& context, Communicator* group, const Atte
   const Ring ring(group);
   const std::vector<TilePlan> plans = ring_plans(context.problem, ring.size, ring.rank);
   const bool has_sink = context.problem.softmax != SoftmaxType::vanilla;
-  if (ring.size == 1 && !context.problem.bias && !context.problem.max_logit && !has_sink) {
-    if (auto whole = context.backend.forward_whole(plans.front(), operands)) {
-      return {.sums = {.out = std::move(whole->out), .lse = std::move(whole->lse), .max_logit = {}}, .last = {}};
-    }
-  }
   context.backend.get_ready(plans, operands, Pass::forward);
   AttentionSums sums = make_empty_sums(operands, context.problem.max_logit);
   AttentionOperands step_operands = operands;

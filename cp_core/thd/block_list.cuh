@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "cp_core/thd/block_copy.h"
+#include "cp_core/thd/row_lists.cuh"
 
 namespace cp_pool::cuda {
 
@@ -24,7 +25,6 @@ inline constexpr int kMostBlocks = 480;
 struct Block {
   const void* source;
   void* target;
-  std::int64_t end;  // the number of units in this block and those before it
   std::int64_t source_stride;
   std::int64_t target_stride;
   unsigned width;
@@ -33,13 +33,14 @@ struct Block {
 template <int kCapacity>
 struct BlockList {
   Block blocks[kCapacity];
+  std::int64_t end[kCapacity];  // the number of units in this block and those before it
   int size = 0;
 };
 static_assert(sizeof(BlockList<kMostBlocks>) < 32000);
 
 template <int kCapacity>
 std::int64_t units_of(const BlockList<kCapacity>& list) {
-  return list.size == 0 ? 0 : list.blocks[list.size - 1].end;
+  return list.size == 0 ? 0 : list.end[list.size - 1];
 }
 
 // Appends copies to the list, which must have room for them.
@@ -50,12 +51,8 @@ void append(BlockList<kCapacity>& list, std::span<const BlockCopy> copies) {
     const std::int64_t units = copy.rows * (copy.width / kUnit);
     if (units == 0) continue;
     if (units > std::numeric_limits<std::int32_t>::max()) throw std::length_error("too much for one block");
-    const std::int64_t end = units_of(list) + units;
-    list.blocks[list.size++] = {copy.source,
-                                copy.target,
-                                end,
-                                copy.source_stride / kUnit,
-                                copy.target_stride / kUnit,
+    list.end[list.size] = units_of(list) + units;
+    list.blocks[list.size++] = {copy.source, copy.target, copy.source_stride / kUnit, copy.target_stride / kUnit,
                                 static_cast<unsigned>(copy.width / kUnit)};
   }
 }
@@ -89,34 +86,19 @@ void with_unit(std::int64_t bytes, Fn&& fn) {
   }
 }
 
-template <int kCapacity>
-__device__ int find_block(const BlockList<kCapacity>& list, std::int64_t unit) {
-  int first = 0;
-  int last = list.size - 1;
-  while (first < last) {
-    const int middle = (first + last) / 2;
-    if (unit < list.blocks[middle].end) {
-      last = middle;
-    } else {
-      first = middle + 1;
-    }
-  }
-  return first;
-}
-
 // Copies the tile that begins at unit `tile`, up to unit `end`. All reads come before the writes.
 template <typename Unit, int kCapacity>
 __device__ void copy_tile(const BlockList<kCapacity>& list, std::int64_t tile, std::int64_t end) {
   Unit values[kCopyUnroll];
   Unit* targets[kCopyUnroll] = {};
-  int index = find_block(list, tile);
+  int index = find_run(list, tile);
 #pragma unroll
   for (int k = 0; k < kCopyUnroll; ++k) {
     const std::int64_t unit = tile + k * kCopyThreads + threadIdx.x;
     if (unit >= end) break;
-    while (unit >= list.blocks[index].end) ++index;
+    while (unit >= list.end[index]) ++index;
     const Block& block = list.blocks[index];
-    const auto within = static_cast<unsigned>(unit - (index == 0 ? 0 : list.blocks[index - 1].end));
+    const auto within = static_cast<unsigned>(unit - (index == 0 ? 0 : list.end[index - 1]));
     const unsigned row = within / block.width;
     const unsigned column = within - row * block.width;
     values[k] = static_cast<const Unit*>(block.source)[row * block.source_stride + column];

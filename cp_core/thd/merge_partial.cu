@@ -1,4 +1,6 @@
-#include "cp_core/thd/device_row_types.cuh"
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
 #include "cp_core/thd/elements.cuh"
 #include "cp_core/thd/merge_math.h"
 #include "cp_core/thd/row_launch.h"
@@ -162,15 +164,14 @@ template <int kElements>
 void merge_partial_by(const DeviceRows& out, float* lse, const DeviceRows& part_out, const float* part_lse,
                       std::span<const RowCopy> rows, cudaStream_t stream) {
   const Shape shape = shape_of(out, part_out, kElements);
-  with_row_types(out, part_out, [&](auto* to, const auto* from) {
-    using Out = std::remove_cvref_t<decltype(*to)>;
-    using Part = std::remove_cvref_t<decltype(*from)>;
+  const auto launch = [&]<typename Out, typename Part>(Out* to, const Part* from) {
     in_lists(rows, [&](const auto& list, std::int64_t total) {
       merge_partial_kernel<Out, Part, kElements><<<blocks_for(total * shape.heads, kTile), kThreads, 0, stream>>>(
           reinterpret_cast<Elements<Out, kElements>*>(to), lse,
           reinterpret_cast<const Elements<Part, kElements>*>(from), part_lse, list, total, shape);
     });
-  });
+  };
+  with_row_types<__nv_bfloat16, __half>(out.type, out.data, part_out.type, part_out.data, launch);
 }
 
 template <int kElements>

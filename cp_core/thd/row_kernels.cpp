@@ -35,19 +35,6 @@ DeviceRows source_rows(const at::Tensor& rows) {
 
 }  // namespace
 
-RowType row_type(const at::Tensor& rows) {
-  switch (rows.scalar_type()) {
-    case at::kBFloat16:
-      return RowType::bf16;
-    case at::kHalf:
-      return RowType::fp16;
-    case at::kFloat:
-      return RowType::fp32;
-    default:
-      TORCH_CHECK(false, "no kernel for rows of ", rows.scalar_type());
-  }
-}
-
 void copy_blocks(std::span<const BlockCopy> blocks) {
   launch_copy_blocks(blocks, c10::cuda::getCurrentCUDAStream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();

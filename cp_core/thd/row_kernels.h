@@ -7,7 +7,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "cp_core/cuda/row_type.h"
 #include "cp_core/partition.h"
 #include "cp_core/thd/block_copy.h"
 #include "cp_core/thd/row_segments.h"
@@ -17,9 +16,6 @@ namespace cp_pool {
 
 // Functions of the CUDA part.
 namespace cuda {
-
-// Returns the dtype of the rows. Throws c10::Error for dtypes that kernels do not take.
-RowType row_type(const at::Tensor& rows);
 
 void copy_blocks(std::span<const BlockCopy> blocks);
 // empty: whether the sum is overwritten instead of added to. parts: at least one, all of one dtype. segments: those of

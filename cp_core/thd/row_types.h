@@ -7,19 +7,21 @@
 #include <c10/util/Exception.h>
 #include <c10/util/Half.h>
 
+#include "cp_core/cuda/row_type.h"
+
 namespace cp_pool {
 
-template <typename Low, typename Body>
-void with_low_row_types(const at::Tensor& target, const at::Tensor& part, Body body) {
-  const at::ScalarType low = c10::CppTypeToScalarType<Low>::value;
-  auto* to = target.mutable_data_ptr();
-  const auto* from = part.const_data_ptr();
-  if (target.scalar_type() == low && part.scalar_type() == low) {
-    body(static_cast<Low*>(to), static_cast<const Low*>(from));
-  } else if (target.scalar_type() == low) {
-    body(static_cast<Low*>(to), static_cast<const float*>(from));
-  } else {
-    body(static_cast<float*>(to), static_cast<const Low*>(from));
+// Returns the dtype of the rows. Throws c10::Error for dtypes that kernels do not take.
+inline RowType row_type(const at::Tensor& rows) {
+  switch (rows.scalar_type()) {
+    case at::kBFloat16:
+      return RowType::bf16;
+    case at::kHalf:
+      return RowType::fp16;
+    case at::kFloat:
+      return RowType::fp32;
+    default:
+      TORCH_CHECK(false, "no kernel for rows of ", rows.scalar_type());
   }
 }
 
@@ -40,14 +42,8 @@ inline void check_row_types(const at::Tensor& target, const at::Tensor& part) {
 template <typename Body>
 void with_row_types(const at::Tensor& target, const at::Tensor& part, Body body) {
   check_row_types(target, part);
-  const auto is_any = [&](at::ScalarType type) { return target.scalar_type() == type || part.scalar_type() == type; };
-  if (is_any(at::kBFloat16)) {
-    with_low_row_types<c10::BFloat16>(target, part, body);
-  } else if (is_any(at::kHalf)) {
-    with_low_row_types<c10::Half>(target, part, body);
-  } else {
-    body(static_cast<float*>(target.mutable_data_ptr()), static_cast<const float*>(part.const_data_ptr()));
-  }
+  with_row_types<c10::BFloat16, c10::Half>(row_type(target), target.mutable_data_ptr(), row_type(part),
+                                           part.const_data_ptr(), body);
 }
 
 }  // namespace cp_pool

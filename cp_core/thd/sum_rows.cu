@@ -1,4 +1,6 @@
-#include "cp_core/thd/device_row_types.cuh"
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
 #include "cp_core/thd/elements.cuh"
 #include "cp_core/thd/row_launch.h"
 #include "cp_core/thd/row_lists.cuh"
@@ -164,14 +166,14 @@ void launch_sum_rows(const RowSums& call, cudaStream_t stream) {
   const std::int64_t columns = call.sum.heads * call.sum.columns;
   bool aligned = columns % kVector == 0 && is_aligned(call.sum.data, 16);
   for (const void* part : call.parts) aligned = aligned && is_aligned(part, 16);
-  const DeviceRows part{nullptr, call.part_type, 0, call.sum.heads, call.sum.columns};
-  with_row_types(call.sum, part, [&]<typename Sum, typename Part>(Sum* to, const Part*) {
+  const auto launch_by = [&]<typename Sum, typename Part>(Sum* to, const Part*) {
     if (aligned) {
       launch<kVector, Sum, Part>(to, call, columns, stream);
     } else {
       launch<1, Sum, Part>(to, call, columns, stream);
     }
-  });
+  };
+  with_row_types<__nv_bfloat16, __half>(call.sum.type, call.sum.data, call.part_type, nullptr, launch_by);
 }
 
 }  // namespace cp_pool::cuda

@@ -244,7 +244,7 @@ void CudnnBackend::backward(const TileGroup& group, const AttentionOperands& ope
   }
 }
 
-// --- whole plans ---
+// --- calls whose results are returned as the kernel rounded them ---
 
 namespace {
 
@@ -264,40 +264,11 @@ bool is_whole(const TilePlan& plan, const AttentionOperands& operands) {
   return packed && takes_head_dims(operands) && cudnn_parts(plan.front(), false).size() == 1;
 }
 
-// Returns the plan that computes everything in one call; nullopt if cuDNN needs several.
-std::optional<PlannedBatch> plan_whole(const TilePlan& plan, const AttentionOperands& operands, Pass pass) {
-  check_supported(operands);
-  if (!is_whole(plan, operands)) return std::nullopt;
-  std::vector<PlannedBatch> planned = plan_batches(plan.front(), operands, pass);
-  if (planned.size() != 1) return std::nullopt;
-  return std::move(planned.front());
-}
-
 // Converts the stats of a call from the call's layout to [heads, rows].
 at::Tensor by_head(const at::Tensor& stats, const CudnnBatch& batch, std::int64_t heads) {
   if (batch.ragged()) return stats.view({batch.q_rows(), heads}).t().contiguous();
   const auto items = static_cast<std::int64_t>(batch.tiles().size());
   return stats.view({items, heads, batch.uniform().m}).transpose(0, 1).reshape({heads, batch.q_rows()});
-}
-
-}  // namespace
-
-std::optional<WholeForward> CudnnBackend::forward_whole(const TilePlan& plan, const AttentionOperands& operands) {
-  const auto planned = plan_whole(plan, operands, Pass::forward);
-  if (!planned) return std::nullopt;
-  CudnnCall call(*planned);
-  const auto [out, stats] = outputs_of_call(call, operands);
-  return WholeForward{.out = out, .lse = by_head(stats, planned->batch, operands.q.size(1))};
-}
-
-// --- calls whose results are returned as the kernel rounded them ---
-
-namespace {
-
-// Swaps source and target: copies from packed tensors to a call's buffers become copies from the buffers.
-std::vector<RowCopy> reversed(std::vector<RowCopy> rows) {
-  for (RowCopy& range : rows) std::swap(range.source, range.target);
-  return rows;
 }
 
 }  // namespace
@@ -310,7 +281,7 @@ std::vector<CalledForward> CudnnBackend::forward_calls(const TileGroup& part, co
     CudnnCall call(planned);
     const auto [out, stats] = outputs_of_call(call, operands);
     results.push_back(
-        {.out = out, .lse = by_head(stats, planned.batch, operands.q.size(1)), .rows = reversed(call.q_rows())});
+        {.out = out, .lse = by_head(stats, planned.batch, operands.q.size(1)), .rows = cuda::reversed(call.q_rows())});
   }
   return results;
 }
@@ -353,9 +324,11 @@ std::int64_t CudnnBackend::pipeline_groups(const Pipeline& of) const {
 void CudnnBackend::gradients_of_heads(const TilePlan& plan, const AttentionOperands& operands,
                                       const AttentionBackwardOperands& backward_operands,
                                       const PackedGradients& results) {
-  const auto planned = plan_whole(plan, operands, Pass::backward);
-  TORCH_CHECK(planned, "some heads of a plan that is not one call of cuDNN");
-  CudnnCall call(*planned);
+  check_supported(operands);
+  TORCH_CHECK(is_whole(plan, operands), "some heads of a plan that is not one call of cuDNN");
+  const std::vector<PlannedBatch> planned = plan_batches(plan.front(), operands, Pass::backward);
+  TORCH_CHECK(planned.size() == 1, "some heads of a plan that is not one call of cuDNN");
+  CudnnCall call(planned.front());
   bind_backward(call, operands, backward_operands);
   call.bind(CudnnTensor::dq, results.dq);
   call.bind(CudnnTensor::dk, results.dk);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 
 #include "cp_core/attention/backend.h"
 #include "cp_core/attention/math/math_backend.h"
@@ -26,7 +27,6 @@ class CudnnBackend final : public AttentionBackend {
   [[nodiscard]] std::vector<Preparation> preparations(std::span<const TilePlan> plans, const AttentionOperands& like,
                                                       Pass pass, bool deterministic) const override;
   [[nodiscard]] bool computes_delta() const override { return true; }
-  std::optional<WholeForward> forward_whole(const TilePlan& plan, const AttentionOperands& operands) override;
   std::vector<CalledForward> forward_calls(const TileGroup& part, const AttentionOperands& operands) override;
   [[nodiscard]] bool contributes_once(const TilePlan& plan, const AttentionOperands& like) const override;
   PackedGradients called_gradients(const TilePlan& plan, const AttentionOperands& operands,

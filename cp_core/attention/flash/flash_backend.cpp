@@ -216,9 +216,9 @@ void FlashBackend::backward(const TileGroup& group, const AttentionOperands& ope
         /*dropout_p=*/0.0, call.window.causal(), /*rng_state=*/{}, /*unused=*/{}, operands.scale,
         finite(call.window.left), finite(call.window.right));
     pending.make_ready();
-    cuda::add_rows(dq.contiguous(), call.q_rows, pending.sums.dq);
-    cuda::add_rows(dk.contiguous(), call.k_rows, pending.sums.dk);
-    cuda::add_rows(dv.contiguous(), call.k_rows, pending.sums.dv);
+    cuda::add_rows(dq, call.q_rows, pending.sums.dq);
+    cuda::add_rows(dk, call.k_rows, pending.sums.dk);
+    cuda::add_rows(dv, call.k_rows, pending.sums.dv);
   });
 }
 

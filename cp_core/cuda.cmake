@@ -15,7 +15,6 @@ if(CP_POOL_HAVE_CUDA)
     attention/cudnn/cudnn_call.cpp
     attention/cudnn/cudnn_graphs.cpp
     attention/cudnn/plan_store.cpp
-    attention/cudnn/stored_plans.cpp
     attention/flash/flash_backend.cpp
     attention/tile_batches.cpp
     attention/tile_rows.cpp
@@ -81,7 +80,6 @@ endif()
 cp_pool_test(plan_store_test LABEL unit TORCH LIBRARIES LibTorch::cpu cp_cases SOURCES
   attention/cudnn/plan_store.cpp
   attention/cudnn/plan_store_test.cpp
-  attention/cudnn/stored_plans.cpp
   attention/cudnn/stored_plans_test.cpp
 )
 cp_pool_test(merge_math_test LABEL unit SOURCES thd/merge_math_test.cpp)

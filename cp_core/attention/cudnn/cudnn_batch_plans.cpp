@@ -20,7 +20,6 @@
 #include "cp_core/attention/backend_unsupported.h"
 #include "cp_core/attention/cudnn/cudnn_graphs.h"
 #include "cp_core/attention/cudnn/plan_store.h"
-#include "cp_core/attention/cudnn/stored_plans.h"
 #include "cp_core/attention/tile_batches.h"
 #include "cp_core/lru_cache.h"
 

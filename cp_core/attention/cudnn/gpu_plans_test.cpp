@@ -18,7 +18,7 @@
 #include "cases/testing/temporary_folder.h"
 #include "cp_core/attention/cudnn/cudnn_batch_plans.h"
 #include "cp_core/attention/cudnn/cudnn_call.h"
-#include "cp_core/attention/cudnn/stored_plans.h"
+#include "cp_core/attention/cudnn/plan_store.h"
 #include "cp_core/attention/tile_rows.h"
 #include "cp_core/testing/tile_group_cases.h"
 #include "cp_core/testing/tile_groups_on_gpu.h"

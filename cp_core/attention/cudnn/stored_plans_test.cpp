@@ -1,5 +1,3 @@
-#include "cp_core/attention/cudnn/stored_plans.h"
-
 #include <set>
 #include <stdexcept>
 #include <vector>
@@ -10,6 +8,7 @@
 
 #include "cases/testing/temporary_folder.h"
 #include "cp_core/attention/backend_unsupported.h"
+#include "cp_core/attention/cudnn/plan_store.h"
 
 namespace cp_pool {
 namespace {

@@ -57,13 +57,18 @@ struct StepMs {
   static constexpr auto fields() { return FieldList{optional<&StepMs::median, &StepMs::min, &StepMs::max>()}; }
 };
 // step_ms: at least one.
-StepMs summarise(std::vector<double> step_ms);
+inline StepMs summarise(std::vector<double> step_ms) {
+  std::ranges::sort(step_ms);
+  const std::size_t middle = step_ms.size() / 2;
+  const double median = step_ms.size() % 2 == 1 ? step_ms[middle] : (step_ms[middle - 1] + step_ms[middle]) / 2;
+  return {.median = median, .min = step_ms.front(), .max = step_ms.back()};
+}
 
 // The measurements of a step besides its times: those of one rank, or those of all ranks after join().
 struct StepMeasurements {
   std::optional<StepMs> one_rank_ms = std::nullopt;  // the whole problem on one rank; measured by rank 0
   std::string one_rank_reason = {};                  // why there is no one_rank_ms, as a sentence; from rank 0
-  // Bytes that a rank sends per step (counting_communicator.h says what counts), or that the rank which sends most
+  // Bytes that a rank sends per step (wrapped_communicator.h says what counts), or that the rank which sends most
   // sends; unset if the worker does not count them.
   std::optional<std::int64_t> bytes_sent = std::nullopt;
 
@@ -83,6 +88,18 @@ struct StepTimes : StepMeasurements {
 
   // trace_error is not sent: it has become a LostOutput by then.
   static constexpr auto fields() { return FieldList{optional<&StepTimes::step_ms>()} + StepMeasurements::fields(); }
+};
+
+// How many operations a rank has begun in one of its groups of ranks. After a case, ranks compare these counts to prove
+// that they are at the same place.
+struct BegunInGroup {
+  std::string group;            // the group in words, as messages append it: "" or " of its inner group"
+  int first_rank = 0;           // first rank of the group; ranks with equal `group` and `first_rank` are in one group
+  std::int64_t operations = 0;  // operations begun; equal on every rank of the group if all are at the same place
+
+  static constexpr auto fields() {
+    return FieldList{optional<&BegunInGroup::group, &BegunInGroup::first_rank, &BegunInGroup::operations>()};
+  }
 };
 
 // What a rank reports about itself in any result.

@@ -58,6 +58,11 @@ Problem check_name(std::string_view field, const std::string& name) {
                                     describe(name)));
 }
 
+Problem check_names(const Case& c) {
+  Problem found = check_name("suite", c.suite);
+  return found ? found : check_name("model", c.model);
+}
+
 Problem check_sizes(const Case& c) {
   struct Size {
     std::string_view field;
@@ -335,20 +340,13 @@ Problem check_other_groups(const Case& c) {
 }  // namespace
 
 std::optional<CaseProblem> find_problem(const Case& c) {
-  if (auto found = check_name("suite", c.suite)) return found;
-  if (auto found = check_name("model", c.model)) return found;
-  if (auto found = check_sizes(c)) return found;
-  if (auto found = check_world(c)) return found;
-  if (auto found = check_mask(c)) return found;
-  if (auto found = check_input_scale(c)) return found;
-  if (auto found = check_score_offset(c)) return found;
-  if (auto found = check_softcap(c)) return found;
-  if (auto found = check_fp8(c)) return found;
-  if (auto found = check_comm(c)) return found;
-  if (auto found = check_replicated(c)) return found;
-  if (auto found = check_lengths(c)) return found;
-  if (auto found = check_group_lengths(c)) return found;
-  return check_other_groups(c);
+  // Later checks rely on earlier ones.
+  for (const auto check :
+       {check_names, check_sizes, check_world, check_mask, check_input_scale, check_score_offset, check_softcap,
+        check_fp8, check_comm, check_replicated, check_lengths, check_group_lengths, check_other_groups}) {
+    if (auto found = check(c)) return found;
+  }
+  return std::nullopt;
 }
 
 }  // namespace cp_pool

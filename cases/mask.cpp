@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "cases/integer_math.h"
-
 namespace cp_pool {
 
 Mask make_mask(const Case& c) {

@@ -11,6 +11,11 @@
 
 namespace cp_pool {
 
+// Returns a / b rounded toward -inf, for b > 0.
+constexpr std::int64_t floor_div(std::int64_t a, std::int64_t b) {
+  return a / b - static_cast<std::int64_t>(a % b < 0);
+}
+
 inline Interval intersect(const Interval& a, const Interval& b) {
   return {.begin = std::max(a.begin, b.begin), .end = std::min(a.end, b.end)};
 }

@@ -6,7 +6,6 @@
 #include <stdexcept>
 #include <tuple>
 
-#include "cases/integer_math.h"
 #include "cp_core/mutation.h"
 
 namespace cp_pool {
@@ -14,17 +13,6 @@ namespace {
 
 // A distance that limits nothing, yet leaves room to add lengths to it.
 constexpr std::int64_t kFar = std::numeric_limits<std::int64_t>::max() / 4;
-
-struct Range {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-
-  [[nodiscard]] bool empty() const { return begin >= end; }
-};
-
-Range intersect(const Range& a, const Range& b) {
-  return {std::max(a.begin, b.begin), std::min(a.end, b.end)};
-}
 
 // The mask of one sequence: query i sees key j iff -left <= j - i - offset <= right.
 struct Band {
@@ -73,15 +61,15 @@ Band band_of(const MaskSlice& slice) {
 }
 
 // The part of queries x keys inside the band; nullopt if there is none. The caller fills in sequence, q_row and k_row.
-std::optional<Tile> cut_to_band(Range queries, Range keys, const Band& band) {
-  const Range queries_of_keys{keys.begin - band.offset - band.right, keys.end - band.offset + band.left};
+std::optional<Tile> cut_to_band(Interval queries, Interval keys, const Band& band) {
+  const Interval queries_of_keys{keys.begin - band.offset - band.right, keys.end - band.offset + band.left};
   queries = intersect(queries, queries_of_keys);
   if (CP_MUTATE(tile_cut_query, false, queries.begin == queries_of_keys.begin)) ++queries.begin;
-  if (queries.empty()) return std::nullopt;
-  const Range keys_of_queries{queries.begin + band.offset - band.left, queries.end + band.offset + band.right};
+  if (queries.size() == 0) return std::nullopt;
+  const Interval keys_of_queries{queries.begin + band.offset - band.left, queries.end + band.offset + band.right};
   keys = intersect(keys, keys_of_queries);
   if (CP_MUTATE(tile_cut_key, false, keys.begin == keys_of_queries.begin)) ++keys.begin;
-  if (keys.empty()) return std::nullopt;
+  if (keys.size() == 0) return std::nullopt;
 
   Tile tile{.m = queries.end - queries.begin, .n = keys.end - keys.begin};
   const std::int64_t bottom_right = keys.end - queries.end - band.offset;
@@ -100,9 +88,9 @@ struct Pair {
   const Run& k;
 };
 
-void append_tile(std::vector<Tile>& tiles, const Pair& runs, const Range& queries, const Range& keys,
+void append_tile(std::vector<Tile>& tiles, const Pair& runs, const Interval& queries, const Interval& keys,
                  const Band& band) {
-  if (queries.empty() || keys.empty()) return;
+  if (queries.size() == 0 || keys.size() == 0) return;
   if (std::optional<Tile> tile = cut_to_band(queries, keys, band)) {
     tile->sequence = runs.q.sequence;
     tile->q_row = runs.q.row + tile->q_position - runs.q.begin;
@@ -111,20 +99,20 @@ void append_tile(std::vector<Tile>& tiles, const Pair& runs, const Range& querie
   }
 }
 
-void append_tiles_of_chunks(std::vector<Tile>& tiles, const Pair& runs, const Range& queries, const Range& keys,
+void append_tiles_of_chunks(std::vector<Tile>& tiles, const Pair& runs, const Interval& queries, const Interval& keys,
                             const Band& band, std::int64_t chunk) {
   const std::int64_t first = std::max<std::int64_t>(floor_div(queries.begin + band.offset, chunk), 0);
   const std::int64_t last = floor_div(queries.end - 1 + band.offset, chunk);
   for (std::int64_t c = first; c <= last; ++c) {
     const std::int64_t begin = c * chunk;
     const std::int64_t query_begin = CP_MUTATE(chunk_query_boundary, begin, begin + 1) - band.offset;
-    const Range chunk_keys{CP_MUTATE(chunk_first_key, begin, begin + 1),
-                           CP_MUTATE(chunk_last_key, begin + chunk, begin + chunk + 1)};
+    const Interval chunk_keys{CP_MUTATE(chunk_first_key, begin, begin + 1),
+                              CP_MUTATE(chunk_last_key, begin + chunk, begin + chunk + 1)};
     append_tile(tiles, runs, intersect(queries, {query_begin, query_begin + chunk}), intersect(keys, chunk_keys), band);
   }
 }
 
-void append_tiles_of_slices(std::vector<Tile>& tiles, const Pair& runs, const Range& queries, const Range& keys,
+void append_tiles_of_slices(std::vector<Tile>& tiles, const Pair& runs, const Interval& queries, const Interval& keys,
                             const std::vector<MaskSlice>& slices) {
   for (const MaskSlice& slice : slices) {
     if (CP_MUTATE(slice_queries_shared, false,
@@ -182,9 +170,9 @@ std::vector<Tile> make_tiles(const std::vector<Run>& q_runs, const std::vector<R
       if (CP_MUTATE(packed_sequences_seen, q.sequence != k.sequence, false)) continue;
       const auto b = static_cast<std::size_t>(q.sequence);
       const auto of_keys = static_cast<std::size_t>(k.sequence);
-      const Range queries{q.begin, std::min(q.end, CP_MUTATE(padding_queries_computed, lengths.q[b], q.end))};
-      const Range keys{k.begin, std::min(k.end, CP_MUTATE(padding_keys_seen, lengths.kv[of_keys], k.end))};
-      if (queries.empty() || keys.empty()) continue;
+      const Interval queries{q.begin, std::min(q.end, CP_MUTATE(padding_queries_computed, lengths.q[b], q.end))};
+      const Interval keys{k.begin, std::min(k.end, CP_MUTATE(padding_keys_seen, lengths.kv[of_keys], k.end))};
+      if (queries.size() == 0 || keys.size() == 0) continue;
       const Band band = make_band(mask, lengths.q[b], lengths.kv[b]);
       if (!mask.slices.empty()) {
         append_tiles_of_slices(tiles, {.q = q, .k = k}, queries, keys, mask.slices);

@@ -12,7 +12,6 @@
 #include <variant>
 #include <vector>
 
-#include "cases/begun_in_group.h"
 #include "cases/case_outcome.h"
 #include "cases/case_report.h"
 #include "cases/diagnosis.h"

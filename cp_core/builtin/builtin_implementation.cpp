@@ -12,7 +12,6 @@
 #include "cases/comm_facts.h"
 #include "cases/lengths.h"
 #include "cp_core/builtin/whole_sequences.h"
-#include "cp_core/comm/single_rank.h"
 #include "cp_core/context_parallel/comm_steps.h"
 #include "cp_core/cuda/device.h"
 #include "cp_core/no_autograd.h"

@@ -24,7 +24,7 @@ std::vector<Run> from_zero(std::vector<Run> runs) {
 // problem: of whole sequences, in thd. layout: of the shards.
 PackedInputs packed(AttentionProblem problem, Layout layout, const verify::Shards& shards) {
   problem.layout = layout;
-  return pack_inputs(problem, {.q = shards.q, .k = shards.k, .v = shards.v, .bias = shards.bias, .sink = shards.sink});
+  return pack_inputs(problem, attention_inputs(shards));
 }
 
 class PartsStep final : public Step {

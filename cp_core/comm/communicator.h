@@ -22,8 +22,8 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
-#include "cases/begun_in_group.h"
 #include "cases/case_groups.h"
+#include "cases/case_report.h"
 
 namespace cp_pool {
 
@@ -193,6 +193,10 @@ CpGroups make_groups(int rank, int size, const Division& division, const Make& m
           .inner = unless_empty(CpGroup::inner, ranks.inner),
           .outer = unless_empty(CpGroup::outer, ranks.outer)};
 }
+
+// Returns the groups of a rank that is alone, with which a worker rehearses a case and times a case on one rank.
+// device: that of the rank's tensors. An operation is enqueued on the current stream, and has no deadline.
+CpGroups single_rank_groups(const at::Device& device = at::kCPU);
 
 // Collective. Returns the largest value of all ranks. device: that of the communicator. Throws CommError.
 int largest_anywhere(int here, Communicator& group, const at::Device& device, const char* what);

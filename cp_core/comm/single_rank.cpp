@@ -1,10 +1,10 @@
-#include "cp_core/comm/single_rank.h"
-
 #include <memory>
 #include <optional>
 
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+
+#include "cp_core/comm/communicator.h"
 
 namespace cp_pool {
 namespace {

@@ -1,6 +1,7 @@
 // A communicator that carries out its operations through another one.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -51,5 +52,11 @@ class WrappedCommunicator : public Communicator, public PeerWindows {
  private:
   std::shared_ptr<Communicator> target_;
 };
+
+// Wraps every communicator of `groups`, which still carry out the operations. Each operation adds to `sent`, on the
+// calling thread, the bytes of this rank's own data that have to reach other ranks, counted once for each of those
+// ranks. This is the least that a rank has to send, however the operation is carried out. A barrier adds nothing.
+// `sent` must outlive the groups.
+CpGroups count_sent(const CpGroups& groups, std::int64_t& sent);
 
 }  // namespace cp_pool

@@ -14,7 +14,8 @@
 namespace cp_pool::cuda {
 namespace {
 
-[[noreturn]] void unavailable(const std::string& what, cudaError_t error) {
+void require_success(cudaError_t error, const std::string& what) {
+  if (error == cudaSuccess) return;
   (void)cudaGetLastError();  // clears the error, so that the next call does not report it again
   throw CudaUnavailable(fmt::format("{}: {}", what, cudaGetErrorString(error)));
 }
@@ -27,18 +28,14 @@ std::string dotted(int version, int major_unit, int minor_unit) {
 
 void use_device(int index) {
   int count = 0;
-  if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess) unavailable("no usable GPU", error);
+  require_success(cudaGetDeviceCount(&count), "no usable GPU");
   if (index >= count) {
     throw CudaUnavailable(fmt::format("this rank needs GPU {}, but only {} {} visible (CUDA_VISIBLE_DEVICES)", index,
                                       count, count == 1 ? "is" : "are"));
   }
-  if (const cudaError_t error = cudaSetDevice(index); error != cudaSuccess) {
-    unavailable(fmt::format("GPU {} cannot be used", index), error);
-  }
+  require_success(cudaSetDevice(index), fmt::format("GPU {} cannot be used", index));
   // Creates the context.
-  if (const cudaError_t error = cudaFree(nullptr); error != cudaSuccess) {
-    unavailable(fmt::format("no CUDA context could be created on GPU {}", index), error);
-  }
+  require_success(cudaFree(nullptr), fmt::format("no CUDA context could be created on GPU {}", index));
   at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
 }
 
@@ -53,17 +50,13 @@ int visible_devices() {
 
 bool takes_one_process(int index) {
   int mode = cudaComputeModeDefault;
-  if (const cudaError_t error = cudaDeviceGetAttribute(&mode, cudaDevAttrComputeMode, index); error != cudaSuccess) {
-    unavailable(fmt::format("GPU {}", index), error);
-  }
+  require_success(cudaDeviceGetAttribute(&mode, cudaDevAttrComputeMode, index), fmt::format("GPU {}", index));
   return mode == cudaComputeModeExclusiveProcess;
 }
 
 std::string device_name(int index) {
   cudaDeviceProp properties{};
-  if (const cudaError_t error = cudaGetDeviceProperties(&properties, index); error != cudaSuccess) {
-    unavailable(fmt::format("GPU {}", index), error);
-  }
+  require_success(cudaGetDeviceProperties(&properties, index), fmt::format("GPU {}", index));
   return fmt::format("{}, compute capability {}.{}, {} GiB", static_cast<const char*>(properties.name),
                      properties.major, properties.minor, properties.totalGlobalMem >> 30U);
 }

@@ -25,10 +25,9 @@
 
 #include "cases/whole_file.h"
 #include "cp_core/attention/backend_unsupported.h"
-#include "cp_core/comm/single_rank.h"
+#include "cp_core/comm/wrapped_communicator.h"
 #include "cp_core/cuda/device.h"
 #include "cp_core/perf/cuda_steps.h"
-#include "cp_core/run_case/counting_communicator.h"
 #include "cp_core/run_case/dump.h"
 #include "cp_core/verify/canonical.h"
 #include "cp_core/verify/inputs.h"
@@ -175,23 +174,21 @@ class Problem {
             setting.c, verify::make_inputs(verify::canonical_problem(setting.c, setting.lengths), setting.device),
             setting.view)) {}
 
-  void step() const { (void)take_step(implementation_, setting_, shards_); }
+  void step() const { step(setting_.groups); }
   // Runs a step. Returns how many bytes this rank sent through the communicators of its groups.
   [[nodiscard]] std::int64_t counted_step() const {
     std::int64_t sent = 0;
     const CpGroups counted = count_sent(setting_.groups, sent);
-    (void)take_step(implementation_,
-                    {.c = setting_.c,
-                     .lengths = setting_.lengths,
-                     .groups = counted,
-                     .view = setting_.view,
-                     .device = setting_.device,
-                     .replayed = setting_.replayed},
-                    shards_);
+    step(counted);
     return sent;
   }
 
  private:
+  void step(const CpGroups& groups) const {
+    const auto& [c, lengths, of_case, view, device, replayed] = setting_;
+    (void)take_step(implementation_, {c, lengths, groups, view, device, replayed}, shards_);
+  }
+
   Implementation& implementation_;
   StepSetting setting_;
   verify::Shards shards_;

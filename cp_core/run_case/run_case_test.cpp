@@ -9,7 +9,6 @@
 #include <gtest/gtest.h>
 
 #include "cases/case_json.h"
-#include "cp_core/comm/single_rank.h"
 #include "cp_core/testing/cases_on_threads.h"
 #include "cp_core/testing/ranks_on_threads.h"
 #include "cp_core/verify/output_hash.h"

@@ -8,7 +8,6 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <gtest/gtest.h>
 
-#include "cp_core/comm/single_rank.h"
 #include "cp_core/comm/windows.h"
 #include "cp_core/testing/busy_gpu.h"
 #include "cp_core/testing/gpu_fixture.h"

@@ -10,7 +10,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cp_core/comm/single_rank.h"
 #include "cp_core/testing/ranks_on_threads.h"
 
 namespace cp_pool {

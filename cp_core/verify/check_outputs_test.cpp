@@ -13,7 +13,6 @@
 #include <gtest/gtest.h>
 
 #include "cp_core/builtin/builtin_implementation.h"
-#include "cp_core/comm/single_rank.h"
 
 namespace cp_pool::verify {
 namespace {

@@ -12,9 +12,9 @@
 #include "cases/case_json.h"
 #include "cases/lengths.h"
 #include "cp_core/builtin/builtin_implementation.h"
+#include "cp_core/comm/wrapped_communicator.h"
 #include "cp_core/context_parallel/context_parallel.h"
 #include "cp_core/run_case/case_times.h"
-#include "cp_core/run_case/counting_communicator.h"
 #include "cp_core/testing/ranks_on_threads.h"
 #include "driver/core/case_shape.h"
 

@@ -239,30 +239,25 @@ void PeerCommunicator::send_and_receive(const Place& place, std::span<const Mess
   enqueue_with_peers(place, operation);
 }
 
-void PeerCommunicator::gather_parts(const Place& place, const at::Tensor& out, const at::Tensor& in) {
+template <typename PartFor>
+void PeerCommunicator::swap_parts(const Place& place, const at::Tensor& out, const PartFor& part_for) {
   std::vector<Message> sends;
   std::vector<Message> receives;
   for_each_peer([&](int to, int from) {
-    sends.push_back({.tensor = in.view(-1), .peer = to});
+    sends.push_back({.tensor = part_for(to), .peer = to});
     receives.push_back({.tensor = flat_part(out, from), .peer = from});
   });
   PeerCommunicator::send_and_receive(place, sends, receives);
 }
 
-void PeerCommunicator::swap_parts(const Place& place, const at::Tensor& out, const at::Tensor& in) {
-  std::vector<Message> sends;
-  std::vector<Message> receives;
-  for_each_peer([&](int to, int from) {
-    sends.push_back({.tensor = flat_part(in, to), .peer = to});
-    receives.push_back({.tensor = flat_part(out, from), .peer = from});
-  });
-  send_and_receive(place, sends, receives);
+void PeerCommunicator::gather_parts(const Place& place, const at::Tensor& out, const at::Tensor& in) {
+  swap_parts(place, out, [&in](int /*to*/) { return in.view(-1); });
 }
 
 void PeerCommunicator::sum_parts(const Place& place, at::Tensor& out, const at::Tensor& in) {
   const at::Tensor all = at::empty_like(in).view({size(), out.numel()});
   copy(all.select(0, rank_), flat_part(in, rank_));
-  swap_parts(place, all, in);
+  swap_parts(place, all, [&](int to) { return flat_part(in, to); });
   out.view(-1).copy_(reduced(all, ReduceOp::sum));
 }
 

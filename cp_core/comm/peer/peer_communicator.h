@@ -96,8 +96,9 @@ class PeerCommunicator : public Communicator, public PeerWindows {
   }
   // Part `index` of the tensor's elements, which are cut into size() equal parts.
   [[nodiscard]] at::Tensor flat_part(const at::Tensor& tensor, int index) const;
-  // Part r of `in` goes to rank r, part r of `out` comes from rank r. This rank's own part is left as it is.
-  void swap_parts(const Place& place, const at::Tensor& out, const at::Tensor& in);
+  // part_for(r) goes to rank r, part r of `out` comes from rank r. This rank's own part is left as it is.
+  template <typename PartFor>
+  void swap_parts(const Place& place, const at::Tensor& out, const PartFor& part_for);
   // Gathers `mine` of every rank: [size(), elements].
   [[nodiscard]] at::Tensor gathered(const Place& place, const at::Tensor& mine);
   void copy(const at::Tensor& target, const at::Tensor& source) const;

@@ -1,4 +1,4 @@
-#include "cp_core/run_case/counting_communicator.h"
+#include "cp_core/comm/wrapped_communicator.h"
 
 #include <array>
 #include <memory>
@@ -10,7 +10,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cp_core/comm/single_rank.h"
 #include "cp_core/comm/windows.h"
 
 namespace cp_pool {

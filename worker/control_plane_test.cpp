@@ -67,20 +67,20 @@ TEST_F(ControlPlane, WaitsForACommandUntilTheDeadlineAlone) {
 TEST_F(ControlPlane, GivesRank0WhatRanksSayAlsoWhatCameBeforeItListened) {
   ComputeClient first(environment);
   ComputeClient second(environment);
-  std::vector<int> heard;
+  std::vector<std::int64_t> heard;
   std::promise<void> all;
-  first.to_rank0(Goodbye{1});
+  first.to_rank0(CaseFailing{1});
   const auto take = [&](const Bytes& message) {
-    heard.push_back(std::get<Goodbye>(decode<RankMessage>(message)).rank);
+    heard.push_back(std::get<CaseFailing>(decode<RankMessage>(message)).seq);
     if (heard.size() == 3) all.set_value();
   };
   server->on_rank0(take);
-  first.to_rank0(Goodbye{2});
-  second.to_rank0(Goodbye{3});
+  first.to_rank0(CaseFailing{2});
+  second.to_rank0(CaseFailing{3});
   all.get_future().get();
   server->on_rank0(nullptr);
   std::ranges::sort(heard);
-  EXPECT_EQ(heard, (std::vector{1, 2, 3}));
+  EXPECT_EQ(heard, (std::vector<std::int64_t>{1, 2, 3}));
 }
 
 TEST_F(ControlPlane, DeletesTheKeysOfAGenerationOnly) {

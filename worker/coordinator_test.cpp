@@ -230,7 +230,7 @@ TEST_F(CoordinatorTest, SaysStartedAfterTheResetOnEveryRankAndThenLetsThemBegin)
 TEST_F(CoordinatorTest, ARankThatFailsToResetKeepsTheOthersFromBeginning) {
   start(1);
   say(CaseReset{0, 1});
-  EXPECT_EQ(say(CaseFailing{1, 1}), "abort 0, do not begin 1");
+  EXPECT_EQ(say(CaseFailing{1}), "abort 0, do not begin 1");
   EXPECT_EQ(say(CaseReset{1, 1}), "started 1");
 }
 
@@ -254,14 +254,14 @@ TEST_F(CoordinatorTest, TellsEveryRankThatOneHasBegunMoreThanTheOthers) {
 TEST_F(CoordinatorTest, AnAbortFreesTheRanksThatWaitAtTheEndAndNamesThoseThatHadNotCome) {
   start(1);
   say(CaseArrived{0, 1, {}});
-  EXPECT_EQ(say(CaseFailing{0, 1}), "abort 0, do not begin 1, give up 1");
+  EXPECT_EQ(say(CaseFailing{1}), "abort 0, do not begin 1, give up 1");
   done(0, 1, FailureKind::timeout, FailurePhase::barrier);
   EXPECT_THAT(after(900), HasSubstr("result 1 timeout unhealthy [rank 0: what: rank 1 had not reached it"));
 }
 
 TEST_F(CoordinatorTest, FreesARankThatComesToTheEndAfterAnAbort) {
   start(1);
-  EXPECT_EQ(say(CaseFailing{0, 1}), "abort 0, do not begin 1");
+  EXPECT_EQ(say(CaseFailing{1}), "abort 0, do not begin 1");
   EXPECT_EQ(say(CaseArrived{1, 1, {}}), "give up 1");
 }
 
@@ -295,7 +295,7 @@ TEST_F(CoordinatorTest, GivesTheResultWhenEveryRankIsDone) {
 TEST_F(CoordinatorTest, AFailingRankAbortsTheOthersAndEveryRankRebuilds) {
   for (const int generation : {1, 2}) {
     start(generation);
-    EXPECT_EQ(say(CaseFailing{1, generation}), fmt::format("abort {}, do not begin {}", generation - 1, generation));
+    EXPECT_EQ(say(CaseFailing{generation}), fmt::format("abort {}, do not begin {}", generation - 1, generation));
     EXPECT_EQ(done(1, generation, FailureKind::exception), "nothing") << "rank 0 is not free yet";
     EXPECT_EQ(done(0, generation, FailureKind::aborted), fmt::format("rebuild {}", generation));
     for (int rank = 0; rank < 2; ++rank) EXPECT_EQ(rebuilt(rank, generation - 1), "nothing") << "of an earlier rebuild";
@@ -309,9 +309,9 @@ TEST_F(CoordinatorTest, AFailingRankAbortsTheOthersAndEveryRankRebuilds) {
 
 TEST_F(CoordinatorTest, AbortsOnceAndGivesNoRankMoreTimeForIt) {
   start(1);
-  say(CaseFailing{0, 1});
+  say(CaseFailing{1});
   after(500);
-  EXPECT_EQ(say(CaseFailing{1, 1}), "nothing");
+  EXPECT_EQ(say(CaseFailing{1}), "nothing");
   EXPECT_EQ(done(1, 1, FailureKind::exception), "nothing");
   EXPECT_EQ(waits(), 400);
 }
@@ -372,7 +372,7 @@ TEST_F(CoordinatorTest, ACancelThatComesAfterTheRanksAreDoneChangesNoOutcome) {
 TEST_F(CoordinatorTest, DropsWhatBelongsToAnotherCase) {
   start(5);
   EXPECT_EQ(done(0, 4, FailureKind::exception), "nothing");
-  EXPECT_EQ(say(CaseFailing{1, 4}), "nothing");
+  EXPECT_EQ(say(CaseFailing{4}), "nothing");
 }
 
 TEST_F(CoordinatorTest, PingToAllWaitsForTheRanksButNotForEver) {
@@ -413,7 +413,7 @@ TEST_F(CoordinatorTest, APingIsAnsweredThoughAnotherComes) {
 
 TEST_F(CoordinatorTest, EndOfInputSendsEveryRankHomeAndWaitsForThemForAWhile) {
   EXPECT_EQ(end_input(), "exit, exit");
-  say(Goodbye{0});
+  say(Goodbye{});
   EXPECT_FALSE(coordinator.finished());
   after(500);
   EXPECT_TRUE(coordinator.finished());
@@ -459,7 +459,7 @@ TEST_F(CoordinatorDiagnosis, FollowsTheResultAndIsAskedOfEveryRank) {
 
 TEST_F(CoordinatorDiagnosis, ARankThatFailsInItFreesTheOthersAndAllConnectAnew) {
   fail(1);
-  EXPECT_EQ(say(CaseFailing{1, 1}), "abort 0");
+  EXPECT_EQ(say(CaseFailing{1}), "abort 0");
   EXPECT_EQ(answer(1, 1, FailureKind::exception), "nothing");
   EXPECT_EQ(answer(0, 1, FailureKind::aborted), "rebuild 1");
   rebuilt(0, 1);
@@ -488,7 +488,7 @@ TEST_F(CoordinatorDiagnosis, EndsWithTheDriver) {
   end_input();
   for (int rank = 0; rank < 2; ++rank) {
     EXPECT_EQ(answer(rank, 1, FailureKind::aborted), "nothing");
-    say(Goodbye{rank});
+    say(Goodbye{});
   }
   EXPECT_TRUE(coordinator.finished());
 }

@@ -346,7 +346,7 @@ milliseconds RankCompute::time_left() const {
 
 Failure RankCompute::report_failure(std::int64_t seq, FailurePhase phase) {
   const CaughtError caught = describe_current_exception(phase);
-  messages_.to_rank0(CaseFailing{parts_.environment.rank, seq});
+  messages_.to_rank0(CaseFailing{seq});
   // Stack traces are left out if they add nothing: an aborted rank names its operation, and a library names what it
   // refuses. Resolving them would delay the result.
   const FailureKind kind = caught.failure.kind;

@@ -131,10 +131,9 @@ struct Failure {
 };
 // Sent at once when a rank fails, before the rank does anything slow about the failure.
 struct CaseFailing {
-  int rank = 0;
   std::int64_t seq = 0;
 
-  static constexpr auto fields() { return FieldList{optional<&CaseFailing::rank, &CaseFailing::seq>()}; }
+  static constexpr auto fields() { return FieldList{optional<&CaseFailing::seq>()}; }
 };
 
 // An operation that the code under test has begun on a group of ranks.
@@ -219,9 +218,7 @@ struct Probed {
   }
 };
 struct Goodbye {
-  int rank = 0;
-
-  static constexpr auto fields() { return FieldList{optional<&Goodbye::rank>()}; }
+  static constexpr auto fields() { return FieldList{}; }
 };
 using RankMessage = std::variant<RankStarted, CaseReset, CasePhase, CaseArrived, CaseFailing, CaseDone, DiagnosisDone,
                                  Rebuilt, Probed, Goodbye>;

@@ -211,7 +211,7 @@ int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupCl
   });
   baseline = EnvironmentBaseline();  // taken again, because NCCL once puts settings of its files into the environment
   compute.serve();
-  messages.to_rank0(Goodbye{environment.rank});
+  messages.to_rank0(Goodbye{});
   stopped.set_value();
   return !rank_zero.valid() || rank_zero.get() ? 0 : 1;
 }

@@ -73,7 +73,7 @@ void ControlThread::stop(int exit_code) {
     _exit(exit_code);
   }).detach();
   runner_.free_waits(kAnyGeneration);
-  groups_.abort_any();
+  groups_.abort(std::nullopt);
   if (compute_stopped_.wait_for(kStopLimit / 2) == std::future_status::ready) return;
   _exit(exit_code);
 }

@@ -46,23 +46,13 @@ class GroupSlot {
     return old;
   }
 
-  // Aborts the communicators if they are of this generation. May be called from any thread.
-  void abort(int generation) {
-    abort_if([&] { return generation == generation_; });
-  }
-
-  // Aborts the communicators of any generation, because this process is about to end.
-  void abort_any() {
-    abort_if([] { return true; });
-  }
-
- private:
-  template <typename Condition>
-  void abort_if(Condition&& condition) {
+  // Aborts the communicators if they are of this generation, or of any generation if it is nullopt, because this
+  // process is about to end. May be called from any thread.
+  void abort(std::optional<int> generation) {
     CpGroups groups;
     {
       const std::lock_guard lock(mutex_);
-      if (!condition()) return;
+      if (generation && generation != generation_) return;
       groups = groups_;
       ++aborts_;
     }
@@ -77,6 +67,7 @@ class GroupSlot {
     no_aborts_.notify_all();
   }
 
+ private:
   mutable std::mutex mutex_;
   std::condition_variable no_aborts_;
   CpGroups groups_;

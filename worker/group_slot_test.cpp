@@ -77,7 +77,7 @@ TEST(GroupSlots, AreGivenUpAtTheDeadlineIfAnAbortDoesNotEnd) {
   auto slow = std::make_shared<SlowToAbort>();
   GroupSlot slot;
   slot.put(groups_of(slow), 0);
-  std::thread aborter([&] { slot.abort_any(); });
+  std::thread aborter([&] { slot.abort(std::nullopt); });
   slow->begun.get_future().wait();
   EXPECT_FALSE(slot.take(1, Clock::now() + milliseconds(10)));
   slow->may_end.set_value();

@@ -1,5 +1,3 @@
-#include "worker/rank_process.h"
-
 #include <algorithm>
 #include <chrono>
 #include <fcntl.h>
@@ -34,6 +32,7 @@
 #include "worker/rank_zero.h"
 #include "worker/stack_dump.h"
 #include "worker/tcp.h"
+#include "worker/worker_main.h"
 
 namespace cp_pool {
 namespace {
@@ -146,12 +145,12 @@ const OwnGpu& own_gpu(const protocol::RankEnvironment& environment) {
   return gpu;
 }
 
-int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupClock& clock) {
-  protocol::RankEnvironment environment = config.environment;
+int serve_as_rank(protocol::RankEnvironment environment, const Options& options, CaseRunner& runner,
+                  StartupClock& clock, int stdin_fd, int stdout_fd) {
   install_stack_dump(environment.rank);
   const OwnGpu& gpu = own_gpu(environment);
   RankDevice device(environment, gpu);
-  FaultInjector faults(config.faults, environment.rank);
+  FaultInjector faults(options.faults, environment.rank);
   faults.reach(Fault::Phase::start);
   std::optional<MessageServer> server;
   Lifeline* const lifeline = Lifeline::current();
@@ -180,7 +179,7 @@ int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupCl
   if (environment.rank == 0) {
     rank_zero =
         std::async(std::launch::async, serve_rank_zero, std::ref(*server), ready_event(environment, on, gpu, runner),
-                   FaultInjector(config.faults, 0), config.stdin_fd, config.stdout_fd);
+                   FaultInjector(options.faults, 0), stdin_fd, stdout_fd);
   }
   const int rank = environment.rank;
   auto messages = or_die(rank, [&] { return MessageClient<ComputeCommand>(environment); });
@@ -188,7 +187,7 @@ int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupCl
   GroupSlot groups;
   std::promise<void> stopped;  // fulfilled when this thread has stopped, or broken by an exception
   PlanPrefetcher prefetcher(prepares ? std::min(kMostPrefetchers, share_of_cores(environment.local_world_size)) : 0);
-  if (config.rehearses) {
+  if (options.rehearses) {
     prefetcher.prepare([&runner, on] { return runner.rehearsals(on); });
   }
   // Captured by value, because the prefetcher's threads may outlive this call.

@@ -29,7 +29,6 @@
 #include "worker/protocol/messages.h"
 #include "worker/rank_device.h"
 #include "worker/rank_outcome.h"
-#include "worker/rank_process.h"
 #include "worker/rank_zero.h"
 
 namespace cp_pool {
@@ -164,11 +163,9 @@ void ask_for_deterministic_cublas() {
 }
 
 // Reports why the ranks cannot start, to the driver if this is rank 0, and on stderr; returns the exit code.
-int refuse(const RankProcessConfig& config, const std::string& why, int exit_code) {
-  fmt::print(stderr, "cp-pool-worker: rank {}: {}\n", config.environment.rank, why);
-  if (config.environment.rank == 0) {
-    write_response(config.stdout_fd, protocol::ProtocolErrorEvent{std::nullopt, why});
-  }
+int refuse(int rank, int stdout_fd, const std::string& why, int exit_code) {
+  fmt::print(stderr, "cp-pool-worker: rank {}: {}\n", rank, why);
+  if (rank == 0) write_response(stdout_fd, protocol::ProtocolErrorEvent{std::nullopt, why});
   return exit_code;
 }
 
@@ -176,20 +173,15 @@ int run(const Options& options, CaseRunner& runner, StartupClock& clock, int std
   if (!options.case_file.empty()) return run_case_file(options.case_file, runner, stdout_fd);
   quieten_libtorch();
   ask_for_deterministic_cublas();
-  RankProcessConfig config;
-  config.environment = protocol::read_environment();
-  Lifeline::start(config.environment);  // before slow steps, so that the driver hears of the rank early
-  config.faults = options.faults;
-  config.rehearses = options.rehearses;
-  if (!has_common_version(config.environment, stdout_fd)) return protocol::kExitNoCommonVersion;
-  config.stdin_fd = take_stdin();
-  config.stdout_fd = stdout_fd;
+  const protocol::RankEnvironment environment = protocol::read_environment();
+  Lifeline::start(environment);  // before slow steps, so that the driver hears of the rank early
+  if (!has_common_version(environment, stdout_fd)) return protocol::kExitNoCommonVersion;
   try {
-    return serve_as_rank(config, runner, clock);
+    return serve_as_rank(environment, options, runner, clock, take_stdin(), stdout_fd);
   } catch (const TooFewDevices& e) {
-    return refuse(config, e.what(), protocol::kExitTooFewDevices);
+    return refuse(environment.rank, stdout_fd, e.what(), protocol::kExitTooFewDevices);
   } catch (const CudaUnavailable& e) {
-    return refuse(config, e.what(), protocol::kExitNoDevice);
+    return refuse(environment.rank, stdout_fd, e.what(), protocol::kExitNoDevice);
   }
 }
 
@@ -199,15 +191,11 @@ int run_or_report_error(const Options& options, CaseRunner& runner, StartupClock
   std::signal(SIGXFSZ, SIG_IGN);  // the same for a file that may not grow
   try {
     return run(options, runner, clock, stdout_fd);
-  } catch (const CaseError& e) {
-    fmt::print(stderr, "cp-pool-worker: {}\n", e.what());
-    return kExitUsage;
-  } catch (const protocol::EnvironmentError& e) {
-    fmt::print(stderr, "cp-pool-worker: {}\n", e.what());
-    return kExitUsage;
   } catch (const std::exception& e) {
     fmt::print(stderr, "cp-pool-worker: {}\n", e.what());
-    return kExitFailure;
+    const bool is_usage =
+        dynamic_cast<const CaseError*>(&e) != nullptr || dynamic_cast<const protocol::EnvironmentError*>(&e) != nullptr;
+    return is_usage ? kExitUsage : kExitFailure;
   }
 }
 

@@ -19,7 +19,6 @@
 #include "worker/lifeline.h"
 #include "worker/protocol/environment.h"
 #include "worker/rank_outcome.h"
-#include "worker/rank_process.h"
 #include "worker/stack_dump.h"
 #include "worker/startup_clock.h"
 #include "worker/worker_main.h"

@@ -12,7 +12,7 @@
 #include "cp_core/mutation.h"
 #include "worker/cp_core_runner.h"
 #include "worker/protocol/environment.h"
-#include "worker/rank_process.h"
+#include "worker/worker_main.h"
 
 namespace cp_pool {
 namespace {
@@ -29,11 +29,7 @@ int run() {
   static const ScopedMutant on(named_mutant());
   static CpCoreRunner runner;
   StartupClock clock;
-  RankProcessConfig config;
-  config.environment = protocol::read_environment();
-  config.stdin_fd = STDIN_FILENO;
-  config.stdout_fd = STDOUT_FILENO;
-  return serve_as_rank(config, runner, clock);
+  return serve_as_rank(protocol::read_environment(), {}, runner, clock, STDIN_FILENO, STDOUT_FILENO);
 }
 
 }  // namespace

@@ -23,7 +23,7 @@
 
 #include "cp_core/attention/backend_unsupported.h"
 #include "worker/protocol/environment.h"
-#include "worker/rank_process.h"
+#include "worker/worker_main.h"
 
 namespace cp_pool {
 namespace {
@@ -85,12 +85,8 @@ class ScriptedRunner final : public CaseRunner {
 int run(std::span<char*> arguments) {
   static ScriptedRunner runner;  // static: pieces without end may still use it when the process ends
   StartupClock clock;
-  RankProcessConfig config;
-  config.environment = protocol::read_environment();
-  config.rehearses = arguments.size() < 2 || std::string_view(arguments[1]) != "--no-rehearsal";
-  config.stdin_fd = STDIN_FILENO;
-  config.stdout_fd = STDOUT_FILENO;
-  return serve_as_rank(config, runner, clock);
+  const Options options{.rehearses = arguments.size() < 2 || std::string_view(arguments[1]) != "--no-rehearsal"};
+  return serve_as_rank(protocol::read_environment(), options, runner, clock, STDIN_FILENO, STDOUT_FILENO);
 }
 
 }  // namespace

@@ -208,13 +208,6 @@ void write_raw_frames(const void* innermost) noexcept {
 // --- The handlers ---
 constexpr std::size_t kHandlerStack = std::size_t{128} << 10U;
 
-struct FatalSignal {
-  int number;
-  std::string_view name;
-};
-constexpr std::array<FatalSignal, 5> kFatalSignals{
-    {{SIGSEGV, "SIGSEGV"}, {SIGABRT, "SIGABRT"}, {SIGBUS, "SIGBUS"}, {SIGFPE, "SIGFPE"}, {SIGILL, "SIGILL"}}};
-
 std::atomic<unsigned> rank_of_process{0};
 std::atomic<pid_t> shown_thread{0};
 std::atomic<int> signal_before{0};  // set by show_also; 0: none
@@ -264,8 +257,7 @@ void on_request(int signal, siginfo_t* /*info*/, void* context) {
 }
 
 void put_cause(int signal, const siginfo_t& info) {
-  const auto* const known = std::ranges::find(kFatalSignals, signal, &FatalSignal::number);
-  cause.text(known == kFatalSignals.end() ? "a signal" : known->name);
+  cause.text("SIG").text(sigabbrev_np(signal));
   // The code of a signal that a process has sent is not positive.
   const bool has_address = info.si_code > 0 && signal != SIGABRT;
   if (has_address) cause.text(" at address 0x").number(reinterpret_cast<std::uintptr_t>(info.si_addr), 16);
@@ -316,9 +308,9 @@ void install_stack_dump(int rank) {
   prepare_raw_frames();
   use_handler_stack();
   handle(SIGUSR2, on_request, SA_RESTART);
-  for (const FatalSignal& signal : kFatalSignals) {
+  for (const int signal : {SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL}) {
     struct sigaction now{};
-    if (sigaction(signal.number, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) handle(signal.number, on_fatal, 0);
+    if (sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) handle(signal, on_fatal, 0);
   }
 }
 

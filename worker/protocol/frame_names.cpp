@@ -8,9 +8,11 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <sys/stat.h>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "cases/demangle.h"
 #include "cases/parse_number.h"
@@ -95,12 +97,6 @@ struct EndDwfl {
   void operator()(Dwfl* dwfl) const { dwfl_end(dwfl); }
 };
 
-std::string hexadecimal(const unsigned char* bytes, int count) {
-  std::string out;
-  for (int i = 0; i < count; ++i) out += fmt::format("{:02x}", bytes[i]);
-  return out;
-}
-
 class ModuleFile {
  public:
   explicit ModuleFile(const FrameAddress& frame) : path_(frame.module) {
@@ -122,7 +118,8 @@ class ModuleFile {
     const unsigned char* bits = nullptr;
     GElf_Addr unused = 0;
     const int size = dwfl_module_build_id(module, &bits, &unused);
-    if (frame.build_id != "-" && hexadecimal(bits, size) != frame.build_id) return;
+    const std::span<const unsigned char> build_id(bits, static_cast<std::size_t>(std::max(size, 0)));
+    if (frame.build_id != "-" && fmt::format("{:02x}", fmt::join(build_id, "")) != frame.build_id) return;
     module_ = module;
   }
 

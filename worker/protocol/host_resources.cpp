@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <cerrno>
 #include <cmath>
 #include <fstream>
 #include <ifaddrs.h>
 #include <map>
-#include <memory>
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -41,16 +39,9 @@ std::optional<double> quota_of(const std::filesystem::path& group) {
 }
 
 int cores_of_affinity() {
-  constexpr int kMostCpus = 1 << 20;
-  // The set grows until it holds as many CPUs as the kernel may number.
-  for (int cpus = CPU_SETSIZE; cpus <= kMostCpus; cpus *= 2) {
-    const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> allowed(CPU_ALLOC(cpus),
-                                                                   [](cpu_set_t* set) { CPU_FREE(set); });
-    const std::size_t bytes = CPU_ALLOC_SIZE(cpus);
-    if (sched_getaffinity(0, bytes, allowed.get()) == 0) return CPU_COUNT_S(bytes, allowed.get());
-    if (errno != EINVAL) break;
-  }
-  return 1;
+  std::vector<cpu_set_t> allowed(64);  // as many CPUs as a kernel may number: the call fails if the set is smaller
+  const std::size_t bytes = allowed.size() * sizeof(cpu_set_t);
+  return sched_getaffinity(0, bytes, allowed.data()) == 0 ? CPU_COUNT_S(bytes, allowed.data()) : 1;
 }
 
 std::string text_of(const sockaddr& address) {

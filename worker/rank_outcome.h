@@ -18,12 +18,9 @@ namespace cp_pool {
 // An error in code that a case runner runs, with a text of its own such as the traceback of another language.
 class RunnerError : public std::runtime_error {
  public:
-  // summary: one line. text: the whole text, to which no stack of this process is added. kind: assertion and exception
-  // mean that the code is at fault, unsupported skips the case, and the others mean that peers held the rank up.
-  // collective: as in Failure.
-  RunnerError(FailureKind kind, const std::string& summary, std::string text, std::string collective = {})
-      : std::runtime_error(summary),
-        failure_{.kind = kind, .summary = summary, .text = std::move(text), .collective = std::move(collective)} {}
+  // failure: no stack of this process is added to its text. Of its kind, assertion and exception mean that the code is
+  // at fault, unsupported skips the case, and the others mean that peers held the rank up.
+  explicit RunnerError(Failure failure) : std::runtime_error(failure.summary), failure_(std::move(failure)) {}
   [[nodiscard]] const Failure& failure() const { return failure_; }
 
  private:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <initializer_list>
 #include <pybind11/stl.h>
 #include <stdexcept>
 #include <vector>
@@ -45,30 +46,22 @@ class PythonStep final : public Step {
     step_ = py::object();
   }
 
-  void forward(verify::Results& results) override {
-    with_python(breaker_, [&] {
-      const auto given = py::reinterpret_borrow<py::tuple>(step_.attr("forward")());
-      results.out = to_tensor(given[0]);
-      results.lse = to_tensor(given[1]);
-      results.max_logit = to_tensor(given[2]);
-      results.part_lse = to_tensor(given[3]);
-      results.fp8_scales = to_tensor(given[4]);
-    });
+  void forward(verify::Results& r) override {
+    call("forward", {&r.out, &r.lse, &r.max_logit, &r.part_lse, &r.fp8_scales});
   }
-
-  void backward(verify::Results& results) override {
-    with_python(breaker_, [&] {
-      const auto given = py::reinterpret_borrow<py::tuple>(step_.attr("backward")());
-      results.dq = to_tensor(given[0]);
-      results.dk = to_tensor(given[1]);
-      results.dv = to_tensor(given[2]);
-      results.dbias = to_tensor(given[3]);
-      results.dsink = to_tensor(given[4]);
-      results.fp8_scales = to_tensor(given[5]);
-    });
+  void backward(verify::Results& r) override {
+    call("backward", {&r.dq, &r.dk, &r.dv, &r.dbias, &r.dsink, &r.fp8_scales});
   }
 
  private:
+  // Calls a method of the step, which returns these results in their order.
+  void call(const char* method, std::initializer_list<at::Tensor*> results) {
+    with_python(breaker_, [&] {
+      const auto given = py::reinterpret_borrow<py::tuple>(step_.attr(method)());
+      for (std::size_t i = 0; at::Tensor* const result : results) *result = to_tensor(given[i++]);
+    });
+  }
+
   py::object step_;
   WaitBreaker& breaker_;
 };
@@ -98,11 +91,6 @@ PythonImplementation::PythonImplementation(py::object runner, WaitBreaker& break
   remarks_other_bits_ = runner_.attr("remarks_other_bits")().cast<bool>();
   odd_ = runner_.attr("odd")().cast<bool>();
   probe_heads_ = runner_.attr("probe_heads")().cast<std::int64_t>();
-}
-
-PythonImplementation::~PythonImplementation() {
-  const py::gil_scoped_acquire gil;
-  runner_ = py::object();
 }
 
 std::string PythonImplementation::skip_reason(const Case& c, const at::Device& device) {
@@ -152,7 +140,7 @@ verify::Sharding PythonImplementation::sharding(const Case& c, const SequenceLen
                         .kv = rows(1, c, lengths)};
   if (const std::string fault = verify::sharding_fault(sharding, c, lengths, c.cp_size); !fault.empty()) {
     const std::string text = fmt::format("the rows of {}, by its shard function: {}", name_, fault);
-    throw RunnerError(FailureKind::exception, text, text);
+    throw RunnerError(Failure{.summary = text, .text = text});
   }
   return sharding;
 }
@@ -172,7 +160,7 @@ verify::RowsByRank PythonImplementation::rows(std::size_t side, const Case& c, c
     } catch (const std::out_of_range& error) {
       const std::string text =
           fmt::format("the shard function of {} gives rank {} a row that there is not: {}", name_, rank, error.what());
-      throw RunnerError(FailureKind::exception, text, text);
+      throw RunnerError(Failure{.summary = text, .text = text});
     }
   }
   return out;
@@ -206,22 +194,21 @@ void throw_python_error(pybind11::error_already_set& error) {
   const py::object& value = error.value();
   if (!py::hasattr(value, "kind") || !py::hasattr(value, "summary") || !py::hasattr(value, "text")) {
     const std::string text = error.what();
-    throw RunnerError(FailureKind::exception, "cp_pool: " + text.substr(0, text.find('\n')), text);
+    throw RunnerError(Failure{.summary = "cp_pool: " + text.substr(0, text.find('\n')), .text = text});
   }
   const auto attribute = [&value](const char* name) { return value.attr(name).cast<std::string>(); };
-  const auto summary = attribute("summary");
-  const auto text = attribute("text");
+  Failure failure{.summary = attribute("summary"), .text = attribute("text"), .collective = attribute("collective")};
   const auto known = parse_name<FailureKind>(attribute("kind"));
   if (!known) {
     const std::string wrong =
         fmt::format("internal error: runner.py reports a failure of unknown kind '{}'", attribute("kind"));
-    throw RunnerError(FailureKind::exception, fmt::format("cp_pool: {}: {}", wrong, summary), wrong + '\n' + text);
+    throw RunnerError(Failure{.summary = fmt::format("cp_pool: {}: {}", wrong, failure.summary),
+                              .text = wrong + '\n' + failure.text});
   }
-  if (const auto place = attribute("declined_in"); !place.empty()) {
-    throw Declined(attribute("reason"), place,
-                   Failure{.kind = *known, .phase = FailurePhase::run, .summary = summary, .text = text});
-  }
-  throw RunnerError(*known, summary, text, attribute("collective"));
+  failure.kind = *known;
+  const auto place = attribute("declined_in");
+  if (!place.empty()) throw Declined(attribute("reason"), place, std::move(failure));
+  throw RunnerError(std::move(failure));
 }
 
 }  // namespace cp_pool

@@ -19,9 +19,8 @@ namespace cp_pool {
 
 class PythonImplementation final : public Implementation {
  public:
-  // runner: a Runner of runner.py. Only the constructor must be called with the GIL held.
+  // runner: a Runner of runner.py. Only the constructor and the destructor must be called with the GIL held.
   PythonImplementation(py::object runner, WaitBreaker& breaker);
-  ~PythonImplementation() override;
 
   std::string skip_reason(const Case& c, const at::Device& device) override;
   std::string backend(const Case& /*c*/, const at::Device& /*device*/) override { return name_; }

@@ -43,13 +43,9 @@ class PythonRunner final : public CaseRunner {
   }
 
  public:
-  // runner: a Runner of runner.py. Only the constructor must be called with the GIL held.
+  // runner: a Runner of runner.py. Only the constructor and the destructor must be called with the GIL held.
   PythonRunner(const py::object& runner, int interrupt_signal)
       : runner_(runner), breaker_(interrupt_signal), implementation_(runner, breaker_) {}
-  ~PythonRunner() override {
-    const py::gil_scoped_acquire gil;
-    runner_ = py::object();
-  }
 
   void reset(const at::Device& device) override {
     reset_numeric_state(device);

@@ -51,16 +51,9 @@ Verdict decide_by_verdicts(const CaseSummary& summary) {
 }
 
 CaseOutcome outcome_of(FailureKind kind) {
-  switch (kind) {
-    case FailureKind::assertion:
-      return CaseOutcome::fail;
-    case FailureKind::unsupported:
-      return CaseOutcome::skip;
-    case FailureKind::timeout:
-      return CaseOutcome::timeout;
-    default:
-      return CaseOutcome::error;
-  }
+  if (kind == FailureKind::assertion) return CaseOutcome::fail;
+  if (kind == FailureKind::unsupported) return CaseOutcome::skip;
+  return kind == FailureKind::timeout ? CaseOutcome::timeout : CaseOutcome::error;
 }
 
 // Names the ranks that had returned from the code under test in which the cause waited. Empty if there are none.
@@ -207,10 +200,7 @@ protocol::ResultEvent aggregate(const CaseSummary& summary) {
   result.seq = summary.seq;
   std::tie(result.outcome, result.reason) = decide(summary);
   add_ranks(summary, result);
-  std::vector<const RankOutcome*> by_rank;
-  by_rank.reserve(summary.outcomes.size());
-  for (const RankOutcome& outcome : summary.outcomes) by_rank.push_back(&outcome);
-  std::ranges::sort(by_rank, {}, &RankOutcome::rank);
+  const std::vector<const RankOutcome*> by_rank = sorted_by_rank(summary.outcomes);
   for (const RankOutcome* outcome : by_rank) {
     result.checks.insert(result.checks.end(), outcome->checks.begin(), outcome->checks.end());
     result.hygiene.push_back(outcome->hygiene);

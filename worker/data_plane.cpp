@@ -94,20 +94,10 @@ class ObservedCommunicator final : public WrappedCommunicator {
   std::function<void()> before_operation_;
 };
 
-// of: the end of the groups' names.
-CpGroups wrap(const CpGroups& groups, const std::function<void()>& before_operation, const std::string& of) {
-  const auto wrapped = [&](const std::shared_ptr<Communicator>& target,
-                           const char* name) -> std::shared_ptr<Communicator> {
-    if (!target) return nullptr;
-    return std::make_shared<ObservedCommunicator>(target, name + of, before_operation);
-  };
-  return {wrapped(groups.cp, "cp"), wrapped(groups.inner, "inner"), wrapped(groups.outer, "outer")};
-}
-
 CpGroups ObservedCommunicator::divide(const Division& division) {
   const std::size_t groups = groups_of(division).size();
   const std::string of = groups == 1 ? "" : fmt::format(" of group {} of {}", group_of_rank(division, rank()), groups);
-  return wrap(target().divided(division), before_operation_, of);
+  return observe(target().divided(division), before_operation_, of);
 }
 
 }  // namespace
@@ -132,8 +122,13 @@ CpGroups connect_groups(const protocol::RankEnvironment& environment, const at::
   return groups;
 }
 
-CpGroups observe(const CpGroups& groups, const std::function<void()>& before_operation) {
-  return wrap(groups, before_operation, "");
+CpGroups observe(const CpGroups& groups, const std::function<void()>& before_operation, const std::string& of) {
+  const auto wrapped = [&](const std::shared_ptr<Communicator>& target,
+                           const char* name) -> std::shared_ptr<Communicator> {
+    if (!target) return nullptr;
+    return std::make_shared<ObservedCommunicator>(target, name + of, before_operation);
+  };
+  return {wrapped(groups.cp, "cp"), wrapped(groups.inner, "inner"), wrapped(groups.outer, "outer")};
 }
 
 }  // namespace cp_pool

@@ -28,7 +28,7 @@ CpGroups connect_groups(const protocol::RankEnvironment& environment, const at::
                         const ConnectOptions& options = {});
 
 // Wraps every communicator of `groups`, and the groups that their ranks are divided into later. before_operation, for
-// injected faults, runs on the calling thread and may throw.
-CpGroups observe(const CpGroups& groups, const std::function<void()>& before_operation);
+// injected faults, runs on the calling thread and may throw. of: the end of the groups' names.
+CpGroups observe(const CpGroups& groups, const std::function<void()>& before_operation, const std::string& of = "");
 
 }  // namespace cp_pool

@@ -148,17 +148,14 @@ void FaultInjector::fire(const Fault& fault) const {
       if (lonely_collective_) lonely_collective_();
       return;
     case Kind::print:
-      print_bytes(STDOUT_FILENO, fault.argument.value_or(kTenMebibytes));
-      return;
+      return print_bytes(STDOUT_FILENO, fault.argument.value_or(kTenMebibytes));
     case Kind::print_err:
-      print_bytes(STDERR_FILENO, fault.argument.value_or(kTenMebibytes));
-      return;
+      return print_bytes(STDERR_FILENO, fault.argument.value_or(kTenMebibytes));
     case Kind::setsid:
       if (::fork() == 0) live_in_a_session_of_its_own();
       return;
     case Kind::daemon:
-      leave_daemon();
-      return;
+      return leave_daemon();
     case Kind::slow:
       announce(fault);
       std::this_thread::sleep_for(std::chrono::milliseconds(fault.argument.value_or(0)));

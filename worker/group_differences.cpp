@@ -66,10 +66,8 @@ bool is_even(const GroupOperation& one) {
 
 class Comparison {
  public:
-  Comparison(const std::vector<GroupHistory>& histories, bool waited) : waited_(waited) {
-    for (const GroupHistory& history : histories) by_rank_.push_back(&history);
-    std::ranges::sort(by_rank_, {}, &GroupHistory::rank);
-  }
+  Comparison(const std::vector<GroupHistory>& histories, bool waited)
+      : by_rank_(sorted_by_rank(histories)), waited_(waited) {}
 
   std::string text() {
     for_each_row("recv", [this](const GroupHistory& to, const GroupOperation& one) { compare_received(to, one); });
@@ -212,10 +210,7 @@ std::string Arrivals::difference() const {
     int rank = 0;
     std::int64_t operations = 0;
   };
-  std::vector<const CaseArrived*> by_rank;
-  by_rank.reserve(arrived_.size());
-  for (const CaseArrived& arrived : arrived_) by_rank.push_back(&arrived);
-  std::ranges::sort(by_rank, {}, &CaseArrived::rank);
+  const std::vector<const CaseArrived*> by_rank = sorted_by_rank(arrived_);
   std::map<std::pair<std::string, int>, Seen> first;  // keyed by the group's words and first rank
   const auto place = [](const CaseArrived& arrived) {
     return arrived.declined.empty() ? "ran the case" : "declined the case in " + arrived.declined;

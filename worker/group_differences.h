@@ -29,6 +29,16 @@ std::vector<int> ranks_without(const std::vector<Entry>& entries, int Entry::* r
   return out;
 }
 
+// Returns the entries in the order of their ranks.
+template <typename Entry>
+std::vector<const Entry*> sorted_by_rank(const std::vector<Entry>& entries) {
+  std::vector<const Entry*> out;
+  out.reserve(entries.size());
+  for (const Entry& entry : entries) out.push_back(&entry);
+  std::ranges::sort(out, {}, &Entry::rank);
+  return out;
+}
+
 // Records which ranks have reached the end of a case, and compares the communication that they have begun.
 class Arrivals {
  public:

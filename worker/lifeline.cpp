@@ -47,14 +47,6 @@ constexpr std::string_view kBeatEvent = "{\"event\":\"beat\"}\n";
 constexpr std::string_view kBeatOrder = "{\"order\":\"beat\"}";
 
 std::atomic<Lifeline*> the_lifeline{nullptr};
-std::atomic<int> messages_fd{-1};
-
-// A child process that the rank forks has no lifeline. If it inherited the connection, the connection would stay open
-// after the rank's death.
-void close_in_child() {
-  the_lifeline = nullptr;
-  if (const int fd = messages_fd.exchange(-1); fd >= 0) ::close(fd);
-}
 
 // Whether the driver's first line is a welcome. It is read byte by byte, so that nothing of the next line is read.
 bool is_accepted(int fd, milliseconds limit, std::string& why) {
@@ -177,10 +169,13 @@ Lifeline* Lifeline::start(const protocol::RankEnvironment& environment) {
   start_orphan_reaper();
   const int launchers = redirect_stderr(errors.fd.get());
   keep_alive(messages.get());
-  messages_fd = messages.get();
-  pthread_atfork(nullptr, nullptr, close_in_child);
   the_lifeline = new Lifeline(rank, messages.release(), launchers,
                               last_resort);  // NOLINT(cppcoreguidelines-owning-memory): it stays
+  // A child process that the rank forks has no lifeline. If it inherited the connection, the connection would stay open
+  // after the rank's death.
+  pthread_atfork(nullptr, nullptr, [] {
+    if (const Lifeline* const parents = the_lifeline.exchange(nullptr)) ::close(parents->fd_);
+  });
   return the_lifeline;
 }
 

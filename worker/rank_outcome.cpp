@@ -42,15 +42,8 @@ std::string current_type_name() {
 }
 
 FailureKind to_failure_kind(CommError::Kind kind) {
-  switch (kind) {
-    case CommError::Kind::timeout:
-      return FailureKind::timeout;
-    case CommError::Kind::aborted:
-      return FailureKind::aborted;
-    case CommError::Kind::failed:
-      break;
-  }
-  return FailureKind::communication;
+  if (kind == CommError::Kind::timeout) return FailureKind::timeout;
+  return kind == CommError::Kind::aborted ? FailureKind::aborted : FailureKind::communication;
 }
 
 std::string summary_of(std::string_view text) {

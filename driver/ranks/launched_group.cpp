@@ -51,18 +51,17 @@ class LaunchedGroup : public WorkerGroup {
       : WorkerGroup(io, std::move(config), std::move(on_change)),
         hosts_(std::move(hosts)),
         crowded_(crowded),
-        launcher_tail_(-1, this->config().world_size) {}
+        launcher_(-1, this->config().world_size) {}
 
   ~LaunchedGroup() override {
     kill();
     lifelines_.reset();
-    if (launcher_ > 0) reap_until(std::chrono::steady_clock::now() + std::chrono::seconds(1), launcher_);
-    watch_.close();
+    await_children();
   }
 
   void spawn() override {
     open_logs();
-    if (config().logs.dir) launcher_log_ = {*config().logs.dir / "launcher.stderr.log", config().logs.on_error};
+    if (config().logs.dir) launcher_.log = {*config().logs.dir / "launcher.stderr.log", config().logs.on_error};
     for (int rank = 0; rank < config().world_size; ++rank) add_rank();
 
     open_lifelines();
@@ -108,13 +107,9 @@ class LaunchedGroup : public WorkerGroup {
                                              .stdout_fd = out.write.get(),
                                              .stderr_fd = err.write.get(),
                                              .process = process_environment()});
-    launcher_ = process.pid;
-    watch_ = watch(std::move(err.read), std::move(process.pidfd), launcher_tail_, launcher_log_, [this] { on_exit(); });
+    launcher_.pid = process.pid;
+    watch(launcher_, std::move(err.read), std::move(process.pidfd), std::nullopt, name_of(run().launcher));
     watch_stdio(std::move(in.write), std::move(out.read));
-  }
-
-  [[nodiscard]] std::vector<int> children() const override {
-    return launcher_ > 0 ? std::vector<int>{launcher_} : std::vector<int>{};
   }
 
   [[nodiscard]] std::vector<Leftover> unproven() const override {
@@ -133,7 +128,7 @@ class LaunchedGroup : public WorkerGroup {
     const bool by_rank = has_lifelines();
     std::vector<StderrTail> out;
     if (by_rank) out = WorkerGroup::tails();
-    StderrTail said = launcher_tail_.tail();
+    StderrTail said = launcher_.tail.tail();
     if (by_rank && said.text.empty()) return out;
     said.of = name_of(run().launcher);
     said.fenced = said.fenced || by_rank;
@@ -147,7 +142,7 @@ class LaunchedGroup : public WorkerGroup {
     const auto says_something = [](std::string_view line) {
       return std::ranges::any_of(line, [](unsigned char c) { return std::isalnum(c) != 0; });
     };
-    const std::string text = launcher_tail_.tail().text;
+    const std::string text = launcher_.tail.tail().text;
     const std::vector<std::string_view> lines = protocol::lines_of(text);
     const auto last = std::ranges::find_if(lines.rbegin(), lines.rend(), says_something);
     return last == lines.rend() ? "" : std::string(*last);
@@ -170,7 +165,7 @@ class LaunchedGroup : public WorkerGroup {
 
   // Ends the ranks before the launcher, because ranks go on when their launcher is killed.
   void kill() override {
-    if (launcher_ <= 0) return;
+    if (launcher_.pid <= 0) return;
     if (!all_ended() && run().launcher.kind == LauncherKind::srun) {
       // Slurm reaches ranks that react to nothing else and that no srun waits for any more.
       const std::string command = fmt::format(
@@ -181,23 +176,22 @@ class LaunchedGroup : public WorkerGroup {
       }
     }
     if (lifelines_) lifelines_->end_all();
-    ::kill(-launcher_, SIGKILL);
+    ::kill(-launcher_.pid, SIGKILL);
   }
 
   void reap() override {
-    watch_.close();
     lifelines_.reset();
-    if (launcher_ > 0 && reap_if_exited(launcher_)) launcher_ = -1;
-    launcher_log_.close();
     WorkerGroup::reap();
   }
 
  protected:
+  [[nodiscard]] std::vector<Process*> child_processes() override { return {&launcher_}; }
+
   void add_to(RankFacts& facts) const override {
-    facts.rank0_ended = exit_ || (lifelines_ && lifelines_->ranks().front().closed);
+    facts.rank0_ended = launcher_.exit || (lifelines_ && lifelines_->ranks().front().closed);
     facts.all_ended = all_ended();
     facts.drained = drained();
-    if (!has_lifelines()) facts.tails_complete = launcher_tail_.complete();
+    if (!has_lifelines()) facts.tails_complete = launcher_.tail.complete();
     facts.die_with_their_processes = false;
     facts.silent = silent_ranks();
     facts.left = ranks_left();
@@ -205,7 +199,7 @@ class LaunchedGroup : public WorkerGroup {
 
   std::vector<StderrBuffer*> streams() override {
     std::vector<StderrBuffer*> out = WorkerGroup::streams();
-    out.push_back(&launcher_tail_);
+    out.push_back(&launcher_.tail);
     return out;
   }
 
@@ -248,7 +242,6 @@ class LaunchedGroup : public WorkerGroup {
 
   void open_lifelines() {
     own_host_ = protocol::host_name();
-    const auto rank_at = [this](int rank) -> Rank& { return own_ranks()[static_cast<std::size_t>(rank)]; };
     DriverSocket::Functions functions;
     functions.on_joined = [this](int rank, const lifeline::Joined& joined) { on_joined(rank, joined); };
     functions.on_silent = [this](int /*rank*/) { changed(); };
@@ -258,22 +251,15 @@ class LaunchedGroup : public WorkerGroup {
     };
     functions.on_heard_again = functions.on_silent;
     functions.on_closed = [this](int rank, const std::string& why) { on_closed(rank, why); };
-    functions.on_stderr = [this, rank_at](int rank, std::string_view bytes) {
-      rank_at(rank).log.write(bytes);
-      rank_at(rank).tail.feed(bytes);
-      changed();
-    };
-    functions.on_stderr_end = [this, rank_at](int rank) {
-      rank_at(rank).tail.close();
-      changed();
-    };
+    functions.on_stderr = [this](int rank, std::string_view bytes) { take_stderr(rank_at(rank), bytes); };
+    functions.on_stderr_end = [this](int rank) { end_stderr(rank_at(rank)); };
     lifelines_ = std::make_unique<DriverSocket>(
         io(), DriverSocket::Config{.world_size = config().world_size, .silence = kSilenceLimit / 2},
         std::move(functions));
   }
 
   void on_joined(int rank, const lifeline::Joined& joined) {
-    Rank& known = own_ranks()[static_cast<std::size_t>(rank)];
+    Rank& known = rank_at(rank);
     known.pid = joined.pid;
     if (joined.host != own_host_) known.host = joined.host;
     changed();
@@ -289,7 +275,7 @@ class LaunchedGroup : public WorkerGroup {
     if (const auto code = lifelines_->ranks()[static_cast<std::size_t>(rank)].ending) {
       end.status = ExitStatus{false, *code};
       end.how = describe(*end.status);
-      own_ranks()[static_cast<std::size_t>(rank)].exit = end.status;
+      rank_at(rank).exit = end.status;
     }
     note_end_once(std::move(end));
   }
@@ -335,34 +321,25 @@ class LaunchedGroup : public WorkerGroup {
     return out;
   }
 
-  [[nodiscard]] bool all_ended() const { return (launcher_ <= 0 || exit_) && connected_ranks().empty(); }
+  [[nodiscard]] bool all_ended() const { return (launcher_.pid <= 0 || launcher_.exit) && connected_ranks().empty(); }
 
   // Waits for the launcher's exit even if a rank's end is known, because the launcher may say how the rank ended.
   [[nodiscard]] bool drained() const {
-    if (!exit_) return ends().empty();
-    return stdout_closed() && launcher_tail_.closed() && std::ranges::all_of(ends(), [this](const RankEnd& end) {
+    if (!launcher_.exit) return ends().empty();
+    return stdout_closed() && launcher_.tail.closed() && std::ranges::all_of(ends(), [this](const RankEnd& end) {
              return !end.rank || ranks()[static_cast<std::size_t>(*end.rank)].tail.closed();
            });
   }
 
-  void on_exit() {
-    exit_ = peek_exit(launcher_).value_or(ExitStatus{false, -1});
-    note_end({std::nullopt, name_of(run().launcher), describe(*exit_), exit_});
-  }
-
   void signal_launcher(int signal) const {
-    if (launcher_ > 0 && !exit_) ::kill(launcher_, signal);
+    if (launcher_.pid > 0 && !launcher_.exit) ::kill(launcher_.pid, signal);
   }
 
   std::vector<HostShare> hosts_;
   bool crowded_;
   std::unique_ptr<DriverSocket> lifelines_;
   std::string own_host_;
-  pid_t launcher_ = -1;
-  std::optional<ExitStatus> exit_;  // of the launcher; none while it runs
-  StderrBuffer launcher_tail_;
-  LogFile launcher_log_;
-  Watch watch_;
+  Process launcher_;
 };
 
 }  // namespace

@@ -1,6 +1,5 @@
 // Ranks that are processes of the driver: spawned one by one, or forked by a fork server.
 #include <algorithm>
-#include <chrono>
 #include <csignal>
 #include <deque>
 #include <sys/syscall.h>
@@ -27,11 +26,7 @@ class LocalGroup : public WorkerGroup {
 
   ~LocalGroup() override {
     signal_groups(SIGKILL);
-    const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(1);
-    for (const Rank& rank : ranks()) {
-      if (rank.pid > 0) reap_until(give_up, rank.pid);  // it still lives only if an exception ends the run
-      rank.watch.close();
-    }
+    await_children();
   }
 
   // With a fork server this returns at once, while ranks are still being forked.
@@ -54,8 +49,6 @@ class LocalGroup : public WorkerGroup {
   // Forks no more ranks. The rank that was ordered last may still come.
   void stop_forking() override { to_fork_.clear(); }
 
-  [[nodiscard]] std::vector<int> children() const override { return pids(); }
-
   // Signals the ranks themselves, not the processes that they have started.
   void ask_for_stacks() override {
     for (Rank& rank : own_ranks()) {
@@ -72,15 +65,11 @@ class LocalGroup : public WorkerGroup {
 
   void kill() override { signal_groups(SIGKILL); }
 
-  void reap() override {
-    for (Rank& rank : own_ranks()) {
-      rank.watch.close();
-      if (rank.pid > 0 && reap_if_exited(rank.pid)) rank.pid = -1;
-    }
-    WorkerGroup::reap();
+ protected:
+  [[nodiscard]] std::vector<Process*> child_processes() override {
+    return mapped(own_ranks(), [](Rank& rank) -> Process* { return &rank; });
   }
 
- protected:
   void add_to(RankFacts& facts) const override {
     facts.forking = forking_;
     facts.fork_failed = fork_failed_;
@@ -165,18 +154,11 @@ class LocalGroup : public WorkerGroup {
   }
 
   void connect(pid_t pid, Start& start, UniqueFd pidfd) {
+    const int index = static_cast<int>(ranks().size());
     Rank& rank = add_rank();
     rank.pid = pid;
-    rank.watch =
-        watch(std::move(start.err.read), std::move(pidfd), rank.tail, rank.log, [this, &rank] { on_exit(rank); });
+    watch(rank, std::move(start.err.read), std::move(pidfd), index, fmt::format("rank {}", index));
     if (start.in.write) watch_stdio(std::move(start.in.write), std::move(start.out.read));
-  }
-
-  void on_exit(Rank& rank) {
-    const auto index = static_cast<int>(&rank - ranks().data());
-    rank.exit = peek_exit(rank.pid);
-    if (!rank.exit) rank.exit = ExitStatus{false, -1};  // somebody else has reaped it, so its status is lost
-    note_end({index, fmt::format("rank {}", index), describe(*rank.exit), rank.exit});
   }
 
   // Signals every rank's process group, even if the rank has exited.

@@ -1,6 +1,7 @@
 #include "driver/ranks/worker_group.h"
 
 #include <algorithm>
+#include <chrono>
 #include <regex>
 #include <system_error>
 
@@ -65,28 +66,47 @@ void WorkerGroup::watch_stdio(UniqueFd stdin_end, UniqueFd stdout_end) {
   stdout_->start();
 }
 
-WorkerGroup::Watch WorkerGroup::watch(UniqueFd stderr_end, UniqueFd pidfd, StderrBuffer& tail, LogFile& log,
-                                      std::function<void()> on_exit) {
-  PipeReader::Functions functions;
-  functions.on_data = [this, &tail, &log](std::string_view bytes) {
-    log.write(bytes);
-    tail.feed(bytes);
-    on_change_();
-  };
-  functions.on_end = [this, &tail](std::error_code) {
-    tail.close();
-    on_change_();
-  };
-  Watch out{.stderr_pipe = std::make_shared<PipeReader>(io_, std::move(stderr_end), std::move(functions)),
-            .exit = watch_exit(io_, std::move(pidfd), std::move(on_exit))};
-  out.stderr_pipe->start();
+void WorkerGroup::take_stderr(Process& process, std::string_view bytes) {
+  process.log.write(bytes);
+  process.tail.feed(bytes);
+  on_change_();
+}
+
+void WorkerGroup::end_stderr(Process& process) {
+  process.tail.close();
+  on_change_();
+}
+
+void WorkerGroup::watch(Process& child, UniqueFd stderr_end, UniqueFd pidfd, std::optional<int> rank,
+                        std::string name) {
+  PipeReader::Functions functions{[this, &child](std::string_view bytes) { take_stderr(child, bytes); },
+                                  [this, &child](std::error_code) { end_stderr(child); }};
+  child.stderr_pipe = std::make_shared<PipeReader>(io_, std::move(stderr_end), std::move(functions));
+  child.stderr_pipe->start();
+  child.exit_watch = watch_exit(io_, std::move(pidfd), [this, &child, rank, name = std::move(name)] {
+    child.exit = peek_exit(child.pid).value_or(ExitStatus{false, -1});  // if somebody else has reaped it, it is lost
+    note_end({rank, name, describe(*child.exit), child.exit});
+  });
+}
+
+void WorkerGroup::stop_watching(const Process& child) {
+  if (child.stderr_pipe) child.stderr_pipe->close();
+  asio::error_code ignored;  // closing a pidfd loses nothing
+  if (child.exit_watch) child.exit_watch->close(ignored);
+}
+
+std::vector<int> WorkerGroup::children() {
+  std::vector<int> out;
+  for (const Process* const child : child_processes()) {
+    if (child->pid > 0) out.push_back(child->pid);
+  }
   return out;
 }
 
-void WorkerGroup::Watch::close() const {
-  if (stderr_pipe) stderr_pipe->close();
-  asio::error_code ignored;  // closing a pidfd loses nothing
-  if (exit) exit->close(ignored);
+void WorkerGroup::await_children() {
+  const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  for (const int pid : children()) reap_until(give_up, pid);
+  for (const Process* const child : child_processes()) stop_watching(*child);
 }
 
 void WorkerGroup::note_end(RankEnd end) {
@@ -181,6 +201,11 @@ std::string WorkerGroup::locate_ranks_in(std::string_view text) const {
 void WorkerGroup::reap() {
   if (stdin_) stdin_->close();
   if (stdout_) stdout_->close();
+  for (Process* const child : child_processes()) {
+    stop_watching(*child);
+    if (child->pid > 0 && reap_if_exited(child->pid)) child->pid = -1;
+    child->log.close();
+  }
   for (Rank& rank : ranks_) rank.log.close();
   stdout_log_.close();
 }

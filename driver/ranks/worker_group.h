@@ -46,23 +46,22 @@ class WorkerGroup {
     Variables variables = {};  // added to the ranks' environment
   };
 
-  // The pipe from a child's stderr, and the watch over its exit.
-  struct Watch {
-    std::shared_ptr<PipeReader> stderr_pipe;
-    std::shared_ptr<asio::posix::stream_descriptor> exit;
-
-    void close() const;
-  };
-
-  struct Rank {
-    explicit Rank(int rank) : tail(rank) {}
-    pid_t pid = -1;                  // process ID on the rank's host; -1: unknown
-    std::string host;                // empty: this host
-    std::optional<ExitStatus> exit;  // how the rank ended, if that is known
-    std::vector<int> signals_sent;   // while it ran
+  // A rank, or the launcher that started the ranks.
+  struct Process {
+    explicit Process(int rank, int writers = 1) : tail(rank, writers) {}
+    pid_t pid = -1;                  // process ID on its host; -1: unknown
+    std::optional<ExitStatus> exit;  // how it ended, if that is known
     StderrBuffer tail;
     LogFile log;
-    Watch watch;  // if it is a child of the driver
+    // If it is a child of the driver: the pipe from its stderr, and the watch over its exit.
+    std::shared_ptr<PipeReader> stderr_pipe;
+    std::shared_ptr<asio::posix::stream_descriptor> exit_watch;
+  };
+
+  struct Rank : Process {
+    using Process::Process;
+    std::string host;               // empty: this host
+    std::vector<int> signals_sent;  // while it ran
   };
 
   WorkerGroup(asio::io_context& io, Config config, std::function<void()> on_change);
@@ -89,7 +88,7 @@ class WorkerGroup {
   // Process IDs of the ranks, as far as they run on this host and are known.
   [[nodiscard]] std::vector<int> pids() const;
   // Children of the driver that belong to the group. Only the group may reap them.
-  [[nodiscard]] virtual std::vector<int> children() const = 0;
+  [[nodiscard]] std::vector<int> children();
 
   // Returns "; rank 1 is on node2" for each rank on another host that the text mentions without its host; empty if
   // there is none.
@@ -110,7 +109,7 @@ class WorkerGroup {
   }
   // The last words of a rank or launcher that has ended; empty if it had none.
   virtual std::string last_words(const RankEnd& end) { return end.rank ? last_stderr_line(*end.rank) : ""; }
-  std::string last_stderr_line(int rank) { return ranks_[static_cast<std::size_t>(rank)].tail.last_line(); }
+  std::string last_stderr_line(int rank) { return rank_at(rank).tail.last_line(); }
 
   // Asks every rank to write to stderr where it stands.
   virtual void ask_for_stacks() = 0;
@@ -122,8 +121,12 @@ class WorkerGroup {
   virtual void reap();
 
  protected:
-  // What the child writes goes to `tail` and `log`.
-  Watch watch(UniqueFd stderr_end, UniqueFd pidfd, StderrBuffer& tail, LogFile& log, std::function<void()> on_exit);
+  // Watches the stderr and the exit of a child. rank, name: as in RankEnd.
+  void watch(Process& child, UniqueFd stderr_end, UniqueFd pidfd, std::optional<int> rank, std::string name);
+  void take_stderr(Process& process, std::string_view bytes);
+  void end_stderr(Process& process);
+  // Waits 1 s at most for the end of children that were killed. They still live only if an exception ends the run.
+  void await_children();
   [[nodiscard]] const Config& config() const { return config_; }
   [[nodiscard]] const RunConfig& run() const { return *config_.run; }
   [[nodiscard]] const ProcessEnvironment* process_environment() const {
@@ -143,12 +146,15 @@ class WorkerGroup {
   virtual std::vector<StderrBuffer*> streams() {
     return mapped(ranks_, [](Rank& rank) { return &rank.tail; });
   }
+  [[nodiscard]] virtual std::vector<Process*> child_processes() = 0;
   // Adds what only this kind of group knows.
   virtual void add_to(RankFacts& facts) const = 0;
   [[nodiscard]] asio::io_context& io() const { return io_; }
   [[nodiscard]] std::vector<Rank>& own_ranks() { return ranks_; }
+  [[nodiscard]] Rank& rank_at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
 
  private:
+  static void stop_watching(const Process& child);
   void on_stdout(std::string_view bytes);
 
   asio::io_context& io_;

@@ -7,16 +7,6 @@
 
 namespace cp_pool {
 
-void Scheduler::Mean::add(Seconds value) {
-  sum_ += value;
-  ++count_;
-}
-
-std::optional<Seconds> Scheduler::Mean::value() const {
-  if (count_ == 0) return std::nullopt;
-  return sum_ / count_;
-}
-
 Scheduler::Scheduler(const FleetSettings& settings)
     : settings_(settings), slots_(settings.slots, settings.distances, settings.slots_of_hosts) {}
 
@@ -218,20 +208,20 @@ int Scheduler::count(int key, PoolState state) const {
       pools_, [&](const auto& pool) { return pool.second.key == key && pool.second.state == state; }));
 }
 
-// Number of the key's pools that run its cases or will run them.
+// Whether the pool runs cases of the key or will run them.
+bool Scheduler::is_for_cases(const Pool& pool, int key) {
+  return pool.key == key && pool.state != PoolState::ending && !pool.outdated;
+}
+
 int Scheduler::pools_for_cases(int key) const {
-  return static_cast<int>(std::ranges::count_if(pools_, [&](const auto& entry) {
-    const Pool& pool = entry.second;
-    return pool.key == key && pool.state != PoolState::ending && !pool.outdated;
-  }));
+  return static_cast<int>(
+      std::ranges::count_if(pools_, [key](const auto& entry) { return is_for_cases(entry.second, key); }));
 }
 
 // Whether the key has a pool that runs its cases, or will run them without waiting for slots.
 bool Scheduler::has_pool_with_slots(int key) const {
-  return std::ranges::any_of(pools_, [&](const auto& entry) {
-    const Pool& pool = entry.second;
-    return pool.key == key && pool.state != PoolState::ending && !pool.outdated && pool.awaited.empty();
-  });
+  return std::ranges::any_of(
+      pools_, [key](const auto& entry) { return is_for_cases(entry.second, key) && entry.second.awaited.empty(); });
 }
 
 // Pools that wait for slots do not count.

@@ -146,14 +146,15 @@ class Scheduler {
 
  private:
   // The mean of measured times.
-  class Mean {
-   public:
-    void add(Seconds value);
-    [[nodiscard]] std::optional<Seconds> value() const;
+  struct Mean {
+    Seconds sum{0};
+    int count = 0;
 
-   private:
-    Seconds sum_{0};
-    int count_ = 0;
+    void add(Seconds value) {
+      sum += value;
+      ++count;
+    }
+    [[nodiscard]] Seconds value_or(Seconds guess) const { return count == 0 ? guess : sum / count; }
   };
 
   struct Key {
@@ -195,6 +196,7 @@ class Scheduler {
   void retire_needless(std::vector<Decision>& out, Seconds now);
   void retire_unused(std::vector<Decision>& out, Seconds now);
   [[nodiscard]] int count(int key, PoolState state) const;
+  [[nodiscard]] static bool is_for_cases(const Pool& pool, int key);
   [[nodiscard]] int pools_for_cases(int key) const;
   [[nodiscard]] bool has_pool_with_slots(int key) const;
   [[nodiscard]] bool is_spare(const Pool& pool) const;

@@ -124,7 +124,7 @@ std::optional<Seconds> Scheduler::time_left(int number, Seconds now) const {
 }
 
 Seconds Scheduler::start_time(const Key& key) const {
-  return key.start_time.value().value_or(start_time_.value().value_or(kGuessedStart));
+  return key.start_time.value_or(start_time_.value_or(kGuessedStart));
 }
 
 // Returns since when all pools of the key have been busy with their current cases; nullopt if one of them is not busy.
@@ -235,7 +235,7 @@ Seconds Scheduler::free_in(const Pool& pool) const {
 }
 
 Seconds Scheduler::case_time(const Key& key) const {
-  return key.case_time.value().value_or(case_time_.value().value_or(kGuessedCase));
+  return key.case_time.value_or(case_time_.value_or(kGuessedCase));
 }
 
 // Slots of pools that end, which no pool waits for.

@@ -26,19 +26,13 @@ namespace {
 using asio::ip::tcp;
 using std::chrono::milliseconds;
 
-// Starts a thread that handles no signals, which are for the main thread.
-template <typename Function>
-std::jthread start_without_signals(Function function) {
-  const BlockAllSignals block;
-  return std::jthread(std::move(function));
-}
-
 }  // namespace
 
 OrderSender::OrderSender(std::chrono::milliseconds beat_every)
-    : beat_every_(beat_every),
-      line_(lifeline::line_of(lifeline::Order{lifeline::Beat{}})),
-      thread_(start_without_signals([this](const std::stop_token& stop) { beat(stop); })) {}
+    : beat_every_(beat_every), line_(lifeline::line_of(lifeline::Order{lifeline::Beat{}})) {
+  const BlockAllSignals block;  // signals are for the main thread
+  thread_ = std::jthread([this](const std::stop_token& stop) { beat(stop); });
+}
 
 void OrderSender::add(int fd) {
   const std::lock_guard lock(mutex_);

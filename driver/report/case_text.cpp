@@ -61,13 +61,13 @@ std::string fold_repeats(std::string_view text) {
 
 }  // namespace
 
-std::string outcome_counts_text(const OutcomeCounts& counts) {
+std::string outcome_counts_text(const OutcomeCounts& counts, std::string_view between) {
   std::vector<std::string> texts;
   for (const auto& [outcome, name] : kNames<CaseOutcome>) {
     const std::size_t count = counts.at(static_cast<std::size_t>(outcome));
     if (count > 0) texts.push_back(fmt::format("{} {}", count, name));
   }
-  return fmt::format("{}", fmt::join(texts, ", "));
+  return fmt::format("{}", fmt::join(texts, between));
 }
 
 std::string case_name(const CaseFinished& event) {
@@ -188,6 +188,12 @@ std::string failure_details(const CaseFinished& event, DrawMask draw) {
   return out;
 }
 
+std::string ending_text(const CaseFinished& event) {
+  std::string text = fmt::format(" after {}", format_duration(event.duration_ms));
+  if (event.pool) text += " on " + pool_name(*event.pool);
+  return event.attempts > 1 ? text + fmt::format(", attempt {}", event.attempts) : text;
+}
+
 std::string stderr_details(const CaseFinished& event) {
   std::string out;
   for (const StderrTail& tail : event.stderr_tails) {
@@ -234,30 +240,6 @@ std::string verdict_line(const Verdict& verdict) {
 std::string verdict_text(const Verdict& verdict) {
   std::string out = fmt::format("verdict: {}\n", verdict_line(verdict));
   for (const std::string& sentence : verdict.evidence) out += fmt::format("  {}\n", sentence);
-  return out;
-}
-
-std::string replay_text(const CaseReplayed& event) {
-  std::string where = "alone";
-  if (event.before > 0) where = fmt::format("after {}, from {} on", count_of(event.before, "case"), event.first);
-  if (event.before == 1) where = fmt::format("after {}", event.first);
-  return fmt::format("replay {}: {} {}: {}", event.replay, to_string(event.outcome), where, event.id);
-}
-
-std::string checks_table(const std::vector<Check>& checks) {
-  constexpr const char* kRow = "{:<10} {:>4}  {:<5} {:>9} {:>9} {:>6} {:>9} {:>9} {:>9}  {}";
-  std::string out = fmt::format(fmt::runtime(kRow), "tensor", "rank", "", "error", "bound", "ratio", "baseline",
-                                "max_abs", "rms", "worst row") +
-                    '\n';
-  for (const Check& check : checks) {
-    const auto told = [&](double figure) { return check.measured ? format_figure(figure) : "-"; };
-    out +=
-        fmt::format(fmt::runtime(kRow), check.tensor, check.rank, check.ok ? "ok" : "WRONG", told(check.error),
-                    told(check.bound), ratio_text(check), format_figure(check.baseline), format_figure(check.max_abs),
-                    format_figure(check.rms), fmt::format("[{}]", fmt::join(check.worst_index, ", ")));
-    if (!check.message.empty()) out += "  " + check.message;
-    out += '\n';
-  }
   return out;
 }
 

@@ -16,7 +16,7 @@
 namespace cp_pool {
 
 // Returns the outcomes that occur: "119 pass, 4 skip". Empty if there are none.
-std::string outcome_counts_text(const OutcomeCounts& counts);
+std::string outcome_counts_text(const OutcomeCounts& counts, std::string_view between = ", ");
 
 // Returns the ID, followed by the number of the run if the case runs several times: "ID (run 2 of 3)".
 std::string case_name(const CaseFinished& event);
@@ -86,6 +86,9 @@ const std::string& cause_or_reason(const CaseFinished& event);
 // (driver/core/stack_lines.h). A text that several of them share is shown once.
 std::string failure_details(const CaseFinished& event, DrawMask draw = DrawMask::never);
 
+// Returns " after 12 ms on pool cpu/2 #1, attempt 2", which follows the name of a case that failed.
+std::string ending_text(const CaseFinished& event);
+
 // Returns every rank's stderr tail under a line that names the rank; empty if there is none. Of consecutive lines that
 // differ only in digits the first is shown, with the number of the others.
 std::string stderr_details(const CaseFinished& event);
@@ -114,13 +117,5 @@ std::string verdict_line(const Verdict& verdict);
 
 // Returns "verdict: REAL (2 of 3)", and below it the evidence, one sentence a line. Each line ends with a newline.
 std::string verdict_text(const Verdict& verdict);
-
-// Returns "replay 3: pass alone: ID" or "replay 4: crash after 7 cases, from FIRST on: ID".
-std::string replay_text(const CaseReplayed& event);
-
-// Returns a row for each tensor and rank, in the order of the checks: verdict, error and bound of the worst row and
-// their ratio, baseline, max_abs, rms, the place of the worst row, and the message of a failed check. Each line ends
-// with a newline.
-std::string checks_table(const std::vector<Check>& checks);
 
 }  // namespace cp_pool

@@ -76,10 +76,6 @@ char together(std::string_view cells) {
   return ' ';
 }
 
-std::size_t cells_after(std::size_t cells, std::size_t factor) {
-  return (cells + factor - 1) / factor;
-}
-
 std::vector<std::int64_t> coarser(const std::vector<std::int64_t>& borders, std::size_t factor) {
   std::vector<std::int64_t> out;
   for (const std::int64_t border : borders) {
@@ -125,9 +121,8 @@ MaskPicture coarser(const MaskPicture& picture, std::size_t factor) {
 std::string picture_text(const MaskPicture& picture, DrawMask draw) {
   constexpr std::size_t kMostRows = 32;
   constexpr std::size_t kMostColumns = 64;
-  const std::size_t columns = picture.rows.front().size();
   std::size_t factor = 1;
-  while (cells_after(picture.rows.size(), factor) > kMostRows || cells_after(columns, factor) > kMostColumns) ++factor;
+  while (picture.rows.size() > kMostRows * factor || picture.rows.front().size() > kMostColumns * factor) ++factor;
   return mask_text(draw == DrawMask::whole || factor == 1 ? picture : coarser(picture, factor));
 }
 

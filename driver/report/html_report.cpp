@@ -13,7 +13,6 @@
 
 #include "driver/core/failure_kind.h"
 #include "driver/core/figures.h"
-#include "driver/core/mapped.h"
 #include "driver/report/case_text.h"
 #include "driver/report/html_document.h"
 #include "driver/report/pictures/pictures.h"
@@ -85,15 +84,6 @@ std::vector<Failure> failures_of(const RunReport& run) {
   return failures;
 }
 
-// Returns "ID after 12 ms on pool cpu/2 #1".
-std::string head_of(const Failure& failure) {
-  const CaseFinished& event = *failure.event;
-  std::string head = fmt::format("{} after {}", case_name(event), format_duration(event.duration_ms));
-  if (event.pool) head += " on pool " + to_string(*event.pool);
-  if (event.attempts > 1) head += fmt::format(", attempt {}", event.attempts);
-  return failure.last ? head : head + ", was run again";
-}
-
 // Returns why it failed, as a sentence on the first line, and then the evidence: checks, errors, stderr.
 std::string text_of(const Failure& failure) {
   const CaseFinished& event = *failure.event;
@@ -117,7 +107,8 @@ void append_failures(pugi::xml_node body, const RunReport& run, const std::strin
     pugi::xml_node head = details.append_child("summary");
     set(append_text(head, "span", std::string{outcome_word(event)}), "class", outcome_class(Urgency::bad));
     head.append_child(pugi::node_pcdata).set_value(" ");
-    set(append_text(head, "a", head_of(failure)), "href", "#" + case_anchor(event.index));
+    const std::string name = case_name(event) + ending_text(event) + (failure.last ? "" : ", was run again");
+    set(append_text(head, "a", name), "href", "#" + case_anchor(event.index));
     if (event.diagnosis && drawn < kDrawnFailures) {
       const std::optional<MaskPicture>& picture = event.diagnosis->picture;
       const std::vector<ErrorStrip>& strips = event.diagnosis->strips;
@@ -238,11 +229,8 @@ std::string nearest_to_its_bound(const CaseFinished& event) {
 // Returns the reason and remarks on one line.
 std::string note_of(const ReportedCase& c, const RunReport& run) {
   const CaseFinished& event = c.end();
-  std::vector<CaseOutcome> earlier = mapped(c.tries, [](const ReportedTry& each) { return each.end.outcome; });
-  earlier.pop_back();
   std::vector<std::string> notes{event.reason.empty() ? words_on_pass(event) : in_line(event.reason),
-                                 in_line(first_run_text(event)), tries_text(event, earlier),
-                                 in_line(expected_text(event))};
+                                 in_line(first_run_text(event)), tries_text(c), in_line(expected_text(event))};
   if (const Verdict* const verdict = run.verdict_on(event)) notes.push_back(verdict_line(*verdict));
   std::erase(notes, "");
   return fmt::format("{}", fmt::join(notes, "; "));
@@ -282,13 +270,6 @@ std::string html_report(const RunReport& run) {
   const std::string title =
       fmt::format("{}{} on {}{}", header.title, header.size.empty() ? "" : " (" + header.size + ")", header.device,
                   implementation_text(header));
-  const Summary summary(run);
-  TimingsTable timings;
-  PerfTable perf{header.baseline};
-  for (const ReportedCase& c : run.cases) {
-    timings.add(c.end());
-    perf.add(c.end());
-  }
   const std::vector<const ReportedCase*> cases = run.listed_cases();
   const HtmlDocument document("cp-pool: " + title);
   pugi::xml_node body = document.body();
@@ -299,14 +280,13 @@ std::string html_report(const RunReport& run) {
                           format_duration(run.end.duration_ms),
                           run.end.interrupted ? ": interrupted, the run was stopped before its end" : ""));
   set(append_text(body, "p", ledger_line(run.end)), "class", run.end.exit_code == 0 ? "pass" : "bad");
-  const std::string search = run.searched ? search_summary(*run.searched, run.found) : "";
-  if (const std::string text = summary.text() + search; !text.empty()) append_text(body, "pre", text);
-  append_failures(body, run, summary.failures(header.rerun_failed));
+  if (const std::string text = summary_text(run) + search_summary(run); !text.empty()) append_text(body, "pre", text);
+  append_failures(body, run, list_of_failures(run));
   append_overview(body, cases);
   append_features(body, run);
   append_timeline(body, run);
-  append_section(body, "How fast", perf.text());
-  append_section(body, "Where the time went", timings.text());
+  append_section(body, "How fast", perf_text(run));
+  append_section(body, "Where the time went", timings_text(run));
   append_pools(body, run.pools);
   append_cases(body, cases, run);
   return document.text();

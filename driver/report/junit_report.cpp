@@ -21,20 +21,18 @@ namespace {
 
 using Properties = std::vector<std::pair<std::string, std::string>>;
 
-// The element of a testcase that did not pass: failure (the answer is wrong), error (the test could not be completed),
-// skipped (it was not run).
-enum class Element { none, failure, error, skipped };
-
-Element element_of(CaseOutcome outcome) {
-  if (outcome == CaseOutcome::pass) return Element::none;
-  if (outcome == CaseOutcome::fail) return Element::failure;
-  return urgency_of(outcome) == Urgency::bad ? Element::error : Element::skipped;
+// Returns the name of the element of a testcase that did not pass: failure (the answer is wrong), error (the test could
+// not be completed), skipped (it was not run). Empty for a pass.
+std::string element_of(CaseOutcome outcome) {
+  if (outcome == CaseOutcome::pass) return "";
+  if (outcome == CaseOutcome::fail) return "failure";
+  return urgency_of(outcome) == Urgency::bad ? "error" : "skipped";
 }
 
 // An expected failure counts as skipped, as in reports of other test programs.
-Element element_of(const CaseFinished& event) {
-  if (failed_as_expected(event)) return Element::skipped;
-  return is_failure(event) && event.outcome == CaseOutcome::pass ? Element::failure : element_of(event.outcome);
+std::string element_of(const CaseFinished& event) {
+  if (failed_as_expected(event)) return "skipped";
+  return is_failure(event) && event.outcome == CaseOutcome::pass ? "failure" : element_of(event.outcome);
 }
 
 std::string seconds_text(double seconds) {
@@ -68,8 +66,8 @@ std::string message_of(const CaseFinished& event) {
 // Appends a try as Maven's surefire does: flakyFailure or flakyError if the case passed in the end, else rerunFailure
 // or rerunError.
 void append_try(pugi::xml_node test, const CaseFinished& tried, bool passed) {
-  const bool failure = element_of(tried.outcome) == Element::failure;
-  const std::string element = fmt::format("{}{}", passed ? "flaky" : "rerun", failure ? "Failure" : "Error");
+  const char* const kind = element_of(tried.outcome) == "failure" ? "Failure" : "Error";
+  const std::string element = fmt::format("{}{}", passed ? "flaky" : "rerun", kind);
   pugi::xml_node node =
       append(test, element.c_str(), {{"type", std::string{to_string(tried.outcome)}}, {"message", message_of(tried)}});
   append_text(node, "stackTrace", failure_details(tried, DrawMask::coarse));
@@ -126,7 +124,7 @@ std::string element_text(const CaseFinished& event, const Verdict* verdict) {
   std::string text =
       event.outcome == CaseOutcome::pass ? expected_text(event) + '\n' : failure_details(event, DrawMask::coarse);
   if (text.empty()) text = element_message(event) + '\n';
-  if (element_of(event) != Element::skipped) text += fmt::format("rerun: {}\n", event.rerun);
+  if (element_of(event) != "skipped") text += fmt::format("rerun: {}\n", event.rerun);
   return verdict == nullptr ? text : text + verdict_text(*verdict);
 }
 
@@ -134,10 +132,9 @@ pugi::xml_node append_test(pugi::xml_node suite, const std::string& name, const 
   return append(suite, "testcase", {{"name", name}, {"classname", class_name}, {"time", seconds_text(ms / 1000)}});
 }
 
-void append_why(pugi::xml_node test, Element element, const std::string& type, const std::string& message,
+void append_why(pugi::xml_node test, const std::string& element, const std::string& type, const std::string& message,
                 const std::string& text) {
-  const char* const name = element == Element::failure ? "failure" : element == Element::error ? "error" : "skipped";
-  pugi::xml_node why = append_text(test, name, text);
+  pugi::xml_node why = append_text(test, element.c_str(), text);
   set(why, "type", type);
   set(why, "message", message);
 }
@@ -153,7 +150,7 @@ void append_case(pugi::xml_node suite, const ReportedCase& c, const std::string&
                  const Verdict* verdict) {
   const CaseFinished& event = c.end();
   pugi::xml_node node = append_test(suite, name, class_name(event), event.duration_ms);
-  if (const Element element = element_of(event); element != Element::none) {
+  if (const std::string element = element_of(event); !element.empty()) {
     const std::string type = failed_as_expected(event)    ? "xfail"
                              : passed_unexpectedly(event) ? "xpass"
                                                           : std::string{to_string(event.outcome)};
@@ -168,42 +165,26 @@ void append_case(pugi::xml_node suite, const ReportedCase& c, const std::string&
   if (!said.empty()) append_text(node, "system-err", said);
 }
 
-struct Suite {
-  std::string name;
-  std::size_t tests = 0;
-  std::map<Element, std::size_t> counts = {};
-  double seconds = 0;
-  std::vector<const ReportedCase*> cases = {};
-
-  void count(Element element, double case_ms) {
-    ++tests;
-    ++counts[element];
-    seconds += case_ms / 1000;
-  }
-};
-
-void set_counts(pugi::xml_node node, Suite& suite) {
-  set(node, "tests", std::to_string(suite.tests));
-  set(node, "failures", std::to_string(suite.counts[Element::failure]));
-  set(node, "errors", std::to_string(suite.counts[Element::error]));
-}
-
-pugi::xml_node append_suite(pugi::xml_node root, Suite& of, const RunStarted& run, const std::string& host) {
-  pugi::xml_node suite = append(root, "testsuite", {{"name", of.name}});
-  set_counts(suite, of);
-  set(suite, "skipped", std::to_string(of.counts[Element::skipped]));
-  set(suite, "time", seconds_text(of.seconds));
-  const auto start = std::chrono::system_clock::to_time_t(run.started);
-  set(suite, "timestamp", fmt::format("{:%Y-%m-%dT%H:%M:%S}", fmt::gmtime(start)));
-  set(suite, "hostname", host);
+pugi::xml_node append_suite(pugi::xml_node root, const std::string& name, const RunStarted& run) {
+  pugi::xml_node suite = append(root, "testsuite", {{"name", name}});
   const Properties properties = {{"matrix", run.title},
                                  {"size", run.size},
                                  {"device", run.device},
                                  {"implementation", fmt::format("{}", fmt::join(run.implementations, "; "))},
                                  {"cp_pool_version", run.version}};
   pugi::xml_node list = suite.append_child("properties");
-  for (const auto& [name, value] : properties) append(list, "property", {{"name", name}, {"value", value}});
+  for (const auto& [key, value] : properties) append(list, "property", {{"name", key}, {"value", value}});
   return suite;
+}
+
+std::string count_in(pugi::xml_node node, const char* tests) {
+  return std::to_string(node.select_nodes(tests).size());
+}
+
+void set_counts(pugi::xml_node node) {
+  set(node, "tests", count_in(node, ".//testcase"));
+  set(node, "failures", count_in(node, ".//testcase[failure]"));
+  set(node, "errors", count_in(node, ".//testcase[error]"));
 }
 
 }  // namespace
@@ -214,46 +195,44 @@ std::string junit_report(const RunReport& run, const std::string& host) {
   set(declaration, "version", "1.0");
   set(declaration, "encoding", "UTF-8");
   pugi::xml_node root = append(document, "testsuites", {{"name", "cp-pool " + run.header.title}});
-  Suite all;
-  std::vector<Suite> suites;  // in the order of their first case
-  const auto suite_called = [&](const std::string& name) -> Suite& {
-    const auto known = std::ranges::find(suites, name, &Suite::name);
-    return known == suites.end() ? suites.emplace_back(Suite{.name = name}) : *known;
+  const auto suite_called = [&](const std::string& name) {  // suites are in the order of their first case
+    const pugi::xml_node known = root.find_child_by_attribute("name", name.c_str());
+    return known ? known : append_suite(root, name, run.header);
   };
+  std::map<std::string, int> named;  // a stream or a search may run a case several times
+  const auto unique_name = [&](const std::string& of_class, const std::string& name) {
+    const int times = ++named[of_class + '\n' + name];
+    return times == 1 ? name : fmt::format("{} (#{})", name, times);
+  };
+  const std::vector<const ReportedCase*> cases = run.listed_cases();
   CaseRuns runs;
-  for (const ReportedCase* const c : run.listed_cases()) {
-    runs.add(c->end());
-    Suite& suite = suite_called(suite_of(c->end()));
-    suite.cases.push_back(c);
-    for (Suite* const each : {&suite, &all}) each->count(element_of(c->end()), c->end().duration_ms);
+  for (const ReportedCase* const c : cases) runs.add(c->end());
+  std::map<std::string, double> seconds;  // by suite
+  for (const ReportedCase* const c : cases) {
+    const CaseFinished& event = c->end();
+    const std::string suite = suite_of(event);
+    seconds[suite] += event.duration_ms / 1000;
+    append_case(suite_called(suite), *c, unique_name(class_name(event), case_name(event)), runs.difference(event.id),
+                run.verdict_on(event));
   }
   // What a report lacks is an error in a suite of its own, or skipped if it is accepted.
   const std::string report = "cp-pool report";
   const CaseOutcome lacking = run.end.partial ? CaseOutcome::not_run : CaseOutcome::infra;
-  for (std::size_t i = 0; i < run.end.incomplete.size(); ++i) {
-    for (Suite* const each : {&suite_called(report), &all}) each->count(element_of(lacking), 0);
+  for (const std::string& missing : run.end.incomplete) {
+    pugi::xml_node test = append_test(suite_called(report), unique_name(report, "the report is complete"), report, 0);
+    append_why(test, element_of(lacking), std::string{to_string(lacking)}, missing, missing + '\n');
+    append_text(test, "system-out", "");
   }
-  set_counts(root, all);
+  const auto start = std::chrono::system_clock::to_time_t(run.header.started);
+  for (pugi::xml_node suite : root.children()) {
+    set_counts(suite);
+    set(suite, "skipped", count_in(suite, "testcase[skipped]"));
+    set(suite, "time", seconds_text(seconds[suite.attribute("name").value()]));
+    set(suite, "timestamp", fmt::format("{:%Y-%m-%dT%H:%M:%S}", fmt::gmtime(start)));
+    set(suite, "hostname", host);
+  }
+  set_counts(root);
   set(root, "time", seconds_text(run.end.duration_ms / 1000));
-
-  std::map<std::string, int> named;  // a stream or a search may run a case several times
-  const auto unique_name = [&](const std::string& class_name, const std::string& name) {
-    const int times = ++named[class_name + '\n' + name];
-    return times == 1 ? name : fmt::format("{} (#{})", name, times);
-  };
-  for (Suite& suite : suites) {
-    pugi::xml_node node = append_suite(root, suite, run.header, host);
-    for (const ReportedCase* const c : suite.cases) {
-      append_case(node, *c, unique_name(class_name(c->end()), case_name(c->end())), runs.difference(c->end().id),
-                  run.verdict_on(c->end()));
-    }
-    if (suite.name != report) continue;
-    for (const std::string& missing : run.end.incomplete) {
-      pugi::xml_node test = append_test(node, unique_name(report, "the report is complete"), report, 0);
-      append_why(test, element_of(lacking), std::string{to_string(lacking)}, missing, missing + '\n');
-      append_text(test, "system-out", "");
-    }
-  }
   std::ostringstream text;
   document.save(text, "  ", pugi::format_indent, pugi::encoding_utf8);
   return text.str();

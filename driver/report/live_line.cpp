@@ -24,28 +24,18 @@ constexpr std::size_t kAgeColumns = 7;
 
 std::string counts_text(const LiveState& state, std::size_t done) {
   std::string text = state.expanded > 0 ? fmt::format("{}/{}", done, state.expanded) : count_of(done, "case") + ':';
-  for (const auto& [outcome, name] : kNames<CaseOutcome>) {
-    const std::size_t count = state.counts.at(static_cast<std::size_t>(outcome));
-    if (count > 0) text += fmt::format(" {} {}", count, name);
-  }
-  if (state.expected > 0) text += fmt::format(" {} xfail", state.expected);
-  return text;
+  if (const std::string counts = outcome_counts_text(state.counts, " "); !counts.empty()) text += ' ' + counts;
+  return state.expected > 0 ? text + fmt::format(" {} xfail", state.expected) : text;
 }
 
-struct Speed {
-  std::string rate = {};  // " 4.0/s"
-  std::string eta = {};   // " ETA 0:10"
-};
-
-Speed speed(const LiveState& state, std::size_t done) {
-  if (state.stopping) return {.eta = " stopping"};
+// Returns the rate and the ETA: " 4.0/s" and " ETA 0:10".
+std::pair<std::string, std::string> speed(const LiveState& state, std::size_t done) {
+  if (state.stopping) return {"", " stopping"};
   if (done == 0 || state.elapsed_s <= 0) return {};
   const double rate = static_cast<double>(done) / state.elapsed_s;
-  Speed out{.rate = fmt::format(" {:.1f}/s", rate)};
-  if (done >= state.expanded) return out;
-  const double left_s = state.left_s.value_or(static_cast<double>(state.expanded - done) / rate);
-  out.eta = fmt::format(" ETA {}", format_clock(left_s));
-  return out;
+  const double left_s =
+      state.left_s.value_or(static_cast<double>(state.expanded - std::min(state.expanded, done)) / rate);
+  return {fmt::format(" {:.1f}/s", rate), done < state.expanded ? fmt::format(" ETA {}", format_clock(left_s)) : ""};
 }
 
 constexpr std::string_view kClearToEnd = "\x1b[K";  // of the line
@@ -53,20 +43,11 @@ constexpr std::string_view kClearBelow = "\x1b[J";
 constexpr std::string_view kNoWrap = "\x1b[?7l";  // clips a line that is too wide instead of wrapping it
 constexpr std::string_view kWrap = "\x1b[?7h";
 
-struct Size {
-  std::size_t columns = 80;
-  std::size_t rows = 24;
-};
-
 // Asked for each frame, so that no signal of a change is needed.
-Size size_of(int fd) {
+winsize size_of(int fd) {
+  constexpr winsize kUsual{.ws_row = 24, .ws_col = 80, .ws_xpixel = 0, .ws_ypixel = 0};
   winsize size{};
-  if (::ioctl(fd, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0) return {};
-  return {.columns = size.ws_col, .rows = size.ws_row};
-}
-
-std::string after_bar(const std::string& text) {
-  return text.empty() ? "" : " |" + text;
+  return ::ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_row > 0 ? size : kUsual;
 }
 
 }  // namespace
@@ -77,16 +58,19 @@ std::size_t cases_done(const LiveState& state) {
 
 std::string live_line(const LiveState& state, std::size_t columns) {
   const std::size_t done = cases_done(state);
-  const Speed pace = speed(state, done);
+  const auto [rate, eta] = speed(state, done);
   const std::string counts = counts_text(state, done);
-  const std::string text = counts + after_bar(pace.rate + pace.eta);
+  const auto with = [&](const std::string& more) {
+    return more.empty() ? counts : fmt::format("{} |{}", counts, more);
+  };
+  const std::string text = with(rate + eta);
   constexpr std::size_t kBrackets = 3;  // the brackets and a space
   const std::size_t wanted = width_of(text);
   if (state.expanded > 0 && wanted + kBrackets + kLeastBarColumns <= columns) {
     const std::size_t length = std::min(kBarColumns, columns - wanted - kBrackets);
     return fmt::format("[{:<{}}] {}", std::string(length * done / state.expanded, '='), length, text);
   }
-  return clip(wanted > columns ? counts + after_bar(pace.eta) : text, columns);
+  return clip(wanted > columns ? with(eta) : text, columns);
 }
 
 // Wider code points (CJK) do not occur in case IDs; the terminal clips them.
@@ -203,36 +187,33 @@ bool LiveLines::is_live() const {
 
 // Returns the sequence that moves from the end of the last live line to the beginning of the first.
 std::string LiveLines::to_first_line() const {
-  const Size size = size_of(fd_);
+  const winsize size = size_of(fd_);
   std::size_t rows = 0;
   for (const std::size_t width : shown_) {
-    rows += style_.reflows && width > size.columns ? (width + size.columns - 1) / size.columns : 1;
+    rows += style_.reflows && width > size.ws_col ? (width + size.ws_col - 1) / size.ws_col : 1;
   }
-  const std::size_t up = std::min(rows, size.rows) - 1;
+  const std::size_t up = std::min<std::size_t>(rows, size.ws_row) - 1;
   return up == 0 ? "\r" : fmt::format("\r\x1b[{}A", up);
 }
 
 // Each line is written over the old one, so that nothing flickers.
 std::string LiveLines::frame() {
   note_time();
-  const Size size = size_of(fd_);
+  const winsize size = size_of(fd_);
   // The last column stays free, because writing to it makes some terminals wrap.
-  const std::vector<std::string> lines = live_lines(state_, items(), size.columns - 1, size.rows - 1);
+  const std::vector<std::string> lines = live_lines(state_, items(), size.ws_col - 1U, size.ws_row - 1U);
   std::string out = shown_.empty() ? "\r" : to_first_line();
   // A line that the terminal has wrapped stays joined to the next one until it is cleared, even if it is overwritten.
   // In a wider terminal both would stand in one row.
-  if (!shown_.empty() && size.columns != columns_) out += kClearBelow;
-  columns_ = size.columns;
+  if (!shown_.empty() && size.ws_col != columns_) out += kClearBelow;
+  columns_ = size.ws_col;
   out += kNoWrap;
   shown_.clear();
   for (const std::string& line : lines) {
-    if (!shown_.empty()) out += '\n';
-    out += line;
-    out += kClearToEnd;
+    out += fmt::format("{}{}{}", shown_.empty() ? "" : "\n", line, kClearToEnd);
     shown_.push_back(width_of(line));
   }
-  out += kClearBelow;
-  out += kWrap;
+  out += fmt::format("{}{}", kClearBelow, kWrap);
   last_frame_ = style_.now();
   return out;
 }

@@ -158,11 +158,8 @@ std::string markdown_report(const RunReport& run) {
                   line_of(implementation_text(header)), markdown_text(ledger_line(run.end)),
                   run.end.interrupted ? "Interrupted: the run was stopped before its end.\n\n" : "") +
       counts_table(run.end);
-  PerfTable perf{header.baseline};
-  for (const ReportedCase& c : run.cases) perf.add(c.end());
-  const std::string search = run.searched ? search_summary(*run.searched, run.found) : "";
-  const std::string rest = section("Search", search) + slowest_text(run) + section("Times", perf.text()) +
-                           section("Summary", Summary(run).text()) + notices_text(run);
+  const std::string rest = section("Search", search_summary(run)) + slowest_text(run) +
+                           section("Times", perf_text(run)) + section("Summary", summary_text(run)) + notices_text(run);
   const std::size_t used = head.size() + rest.size();
   return head + failures_text(run, kMostMarkdown - std::min(kMostMarkdown, used)) + rest;
 }

@@ -82,12 +82,6 @@ std::string Notices::rest_text() const {
   return fmt::format("{}{} to end", text.empty() ? "" : text + " and ", count_of(pools_, "pool"));
 }
 
-ReportedRun::ReportedRun(PhaseTimes phases)
-    : report_{phases},
-      notices_{
-          [this](std::string_view kind, const std::string& text) { add_notice(fmt::format("{}: {}", kind, text)); },
-          true} {}
-
 void ReportedRun::add_notice(std::string text) {
   constexpr std::size_t kMostNotices = 50;
   if (++report_.all_notices <= kMostNotices) report_.notices.push_back(std::move(text));

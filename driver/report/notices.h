@@ -57,7 +57,7 @@ class Notices : public EventSink {
 
 class ReportedRun : public EventSink {
  public:
-  explicit ReportedRun(PhaseTimes phases = PhaseTimes::of_each_rank);
+  explicit ReportedRun(PhaseTimes phases = PhaseTimes::of_each_rank) : report_{phases} {}
   void on_event(const Event& event) override;
 
   [[nodiscard]] const RunReport& report() const { return report_; }
@@ -66,7 +66,9 @@ class ReportedRun : public EventSink {
   void add_notice(std::string text);
 
   RunReport report_;
-  Notices notices_;
+  Notices notices_{
+      [this](std::string_view kind, const std::string& text) { add_notice(std::string{kind} + ": " + text); },
+      /*errors=*/true};
 };
 
 }  // namespace cp_pool

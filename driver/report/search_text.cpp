@@ -7,6 +7,7 @@
 
 #include "cases/case_json.h"
 #include "driver/core/mapped.h"
+#include "driver/report/case_text.h"
 #include "driver/report/summary.h"
 #include "driver/report/text_format.h"
 #include "worker/protocol/text_clean.h"
@@ -97,7 +98,10 @@ std::string found_text(const SearchFound& event) {
   return out + fmt::format("    alone: {}\n", event.command);
 }
 
-std::string search_summary(const SearchFinished& event, const std::vector<SearchFound>& found) {
+std::string search_summary(const RunReport& run) {
+  if (!run.searched) return "";
+  const SearchFinished& event = *run.searched;
+  const std::vector<SearchFound>& found = run.found;
   std::string out = fmt::format("searched {} judged{} in {}: {}\n", count_of(event.judged, "case"),
                                 event.skipped == 0 ? "" : fmt::format(", {} skipped,", event.skipped),
                                 format_duration(event.ms), event.why);

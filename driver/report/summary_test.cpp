@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "driver/report/time_tables.h"
 #include "driver/testing/attention.h"
 #include "driver/testing/example_events.h"
 
@@ -23,11 +24,7 @@ TEST(Quantile, IsTheNearestRank) {
 }
 
 TEST(SummaryText, LeavesTheFirstUseOfABackendInAPoolOutOfTheMedian) {
-  const auto p50_of = [](const std::vector<CaseFinished>& events) {
-    Summary summary;
-    for (const CaseFinished& event : events) summary.add(event);
-    return summary.text();
-  };
+  const auto p50_of = [](const std::vector<Event>& events) { return summary_text(report_of(events)); };
   CaseFinished other_backend = finished(5, "b", CaseOutcome::pass);
   other_backend.backend = "flash";
   CaseFinished other_pool = finished(6, "c", CaseOutcome::pass);
@@ -45,16 +42,16 @@ TEST(SummaryText, SaysWhetherSeveralRunsOfACaseGaveTheSameBits) {
     bool deterministic = false;
   };
   const auto text_of = [](const std::vector<Run>& runs) {
-    Summary summary;
+    std::vector<Event> events;
     for (const Run& run : runs) {
       CaseFinished event = finished(0, run.id, CaseOutcome::pass);
       attention(event.payload).backend = Backend::cudnn;
       attention(event.payload).deterministic = run.deterministic;
       event.pool = PoolId{.key = "cuda/2", .generation = 1};
       event.other_bits = run.other_bits;
-      summary.add(event);
+      events.emplace_back(event);
     }
-    const std::string text = summary.text();
+    const std::string text = summary_text(report_of(events));
     return text.substr(text.find('\n') + 1);
   };
   const std::vector<int> none;
@@ -71,38 +68,40 @@ TEST(SummaryText, SaysWhetherSeveralRunsOfACaseGaveTheSameBits) {
 }
 
 TEST(SummaryFailures, StandTogetherWithTheFirstLineOfTheirReasons) {
-  Summary summary;
-  summary.add(finished(0, "a", CaseOutcome::fail, "dq is wrong\nand more"));
-  EXPECT_EQ(summary.failures("again"), "") << "a single one is easy to find";
-  summary.add(finished(1, "b", CaseOutcome::pass));
-  summary.add(finished(2, "c", CaseOutcome::infra, "no worker"));
-  summary.add(finished(3, "d", CaseOutcome::timeout, "socket: " + std::string(99, 'x') + ": Too many open files"));
-  summary.add(finished(4, "e", CaseOutcome::crash, ""));
+  RunStarted header = run_started(5);
+  header.rerun_failed = "again";
+  std::vector<Event> events{header, finished(0, "a", CaseOutcome::fail, "dq is wrong\nand more")};
+  EXPECT_EQ(list_of_failures(report_of(events)), "") << "a single one is easy to find";
+  events.emplace_back(finished(1, "b", CaseOutcome::pass));
+  events.emplace_back(finished(2, "c", CaseOutcome::infra, "no worker"));
+  events.emplace_back(
+      finished(3, "d", CaseOutcome::timeout, "socket: " + std::string(99, 'x') + ": Too many open files"));
+  events.emplace_back(finished(4, "e", CaseOutcome::crash, ""));
   const std::string list =
       "3 failed:\n  fail     a: dq is wrong ..\n  timeout  d: socket: .. Too many open files\n  crash    e\n";
-  EXPECT_EQ(summary.failures(std::nullopt), list);
-  EXPECT_EQ(summary.failures("again"), list + "rerun them: again\n");
+  EXPECT_EQ(list_of_failures(report_of(events)), list + "rerun them: again\n");
+  events.erase(events.begin());
+  EXPECT_EQ(list_of_failures(report_of(events)), list);
 }
 
 // 144 failures of one fault do not hide the failure of another.
 TEST(SummaryFailures, OfEachKindAreShown) {
-  Summary summary;
+  std::vector<Event> events;
   for (std::size_t i = 0; i < 144; ++i) {
-    summary.add(finished(i, fmt::format("case-{}", i), CaseOutcome::error, fmt::format("rank {}: boom {}", i % 4, i)));
+    events.emplace_back(
+        finished(i, fmt::format("case-{}", i), CaseOutcome::error, fmt::format("rank {}: boom {}", i % 4, i)));
   }
-  summary.add(finished(144, "other", CaseOutcome::error, "no memory"));
-  EXPECT_THAT(summary.failures(std::nullopt),
+  events.emplace_back(finished(144, "other", CaseOutcome::error, "no memory"));
+  EXPECT_THAT(list_of_failures(report_of(events)),
               ::testing::AllOf(::testing::StartsWith("145 failed:\n  error    144 cases, the first: rank 0: boom 0\n"),
                                ::testing::HasSubstr("           case-9\n           and 134 more\n"),
                                ::testing::EndsWith("  error    other: no memory\n")));
 }
 
 TEST(SummaryFailures, StandInTheOrderOfTheListOfCases) {
-  Summary summary;
-  summary.add(finished(2, "c", CaseOutcome::error, "boom"));
-  summary.add(finished(1, "b", CaseOutcome::crash, "boom"));
-  summary.add(finished(0, "a", CaseOutcome::error, "boom"));
-  EXPECT_EQ(summary.failures(std::nullopt),
+  EXPECT_EQ(list_of_failures(
+                report_of({finished(2, "c", CaseOutcome::error, "boom"), finished(1, "b", CaseOutcome::crash, "boom"),
+                           finished(0, "a", CaseOutcome::error, "boom")})),
             "3 failed:\n"
             "  error    2 cases: boom\n"
             "           a\n"
@@ -111,7 +110,7 @@ TEST(SummaryFailures, StandInTheOrderOfTheListOfCases) {
 }
 
 TEST(SummaryText, IsEmptyWithoutCases) {
-  EXPECT_EQ(Summary{}.text(), "");
+  EXPECT_EQ(summary_text(RunReport{}), "");
 }
 
 }  // namespace

@@ -6,11 +6,14 @@
 #include <unistd.h>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "driver/core/figures.h"
 #include "driver/report/case_text.h"
 #include "driver/report/output_file.h"
+#include "driver/report/summary.h"
 #include "driver/report/text_format.h"
+#include "driver/report/time_tables.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
@@ -45,6 +48,34 @@ std::string essence(std::string_view detail) {
   return out;
 }
 
+// Returns a row for each tensor and rank, in the order of the checks: verdict, error and bound of the worst row and
+// their ratio, baseline, max_abs, rms, the place of the worst row, and the message of a failed check. Each line ends
+// with a newline.
+std::string checks_table(const std::vector<Check>& checks) {
+  constexpr const char* kRow = "{:<10} {:>4}  {:<5} {:>9} {:>9} {:>6} {:>9} {:>9} {:>9}  {}";
+  std::string out = fmt::format(fmt::runtime(kRow), "tensor", "rank", "", "error", "bound", "ratio", "baseline",
+                                "max_abs", "rms", "worst row") +
+                    '\n';
+  for (const Check& check : checks) {
+    const auto told = [&](double figure) { return check.measured ? format_figure(figure) : "-"; };
+    out +=
+        fmt::format(fmt::runtime(kRow), check.tensor, check.rank, check.ok ? "ok" : "WRONG", told(check.error),
+                    told(check.bound), ratio_text(check), format_figure(check.baseline), format_figure(check.max_abs),
+                    format_figure(check.rms), fmt::format("[{}]", fmt::join(check.worst_index, ", ")));
+    if (!check.message.empty()) out += "  " + check.message;
+    out += '\n';
+  }
+  return out;
+}
+
+// Returns "replay 3: pass alone: ID" or "replay 4: crash after 7 cases, from FIRST on: ID".
+std::string replay_text(const CaseReplayed& event) {
+  std::string where = "alone";
+  if (event.before > 0) where = fmt::format("after {}, from {} on", count_of(event.before, "case"), event.first);
+  if (event.before == 1) where = fmt::format("after {}", event.first);
+  return fmt::format("replay {}: {} {}: {}", event.replay, to_string(event.outcome), where, event.id);
+}
+
 }  // namespace
 
 TerminalStyle detect_style(int fd, bool progress) {
@@ -56,6 +87,7 @@ TerminalStyle detect_style(int fd, bool progress) {
 }
 
 void TerminalSink::on_event(const Event& event) {
+  report_.add(event);
   live_.take(event);
   std::visit([this](const auto& e) { this->on(e); }, event);
 }
@@ -66,9 +98,7 @@ void TerminalSink::on_tick() {
 }
 
 void TerminalSink::on(const RunStarted& event) {
-  perf_ = PerfTable{event.baseline};
-  rerun_failed_ = event.rerun_failed;
-  if (!style_.progress) return summary_.add(event);
+  if (!style_.progress) return;
   // The number of cases of a stream is unknown.
   const std::string cases = event.cases > 0 ? count_of(event.cases, "case") + " of " : "cases from ";
   const std::string size = event.size.empty() ? "" : fmt::format(" ({})", event.size);
@@ -132,14 +162,10 @@ std::string TerminalSink::retired_line(const PoolRetired& event) {
 
 // A try is shown like a failure, although the case may pass in the end.
 void TerminalSink::on(const CaseTried& event) {
-  summary_.add(event);
   live_.print(failure_block(event, ", is run again"));
 }
 
 void TerminalSink::on(const CaseFinished& event) {
-  summary_.add(event);
-  if (style_.timings) timings_.add(event);
-  perf_.add(event);
   // While a case is made smaller, its failures are all alike, so only the smallest is shown.
   trying_ = is_shown_by_smallest(event.search);
   const bool failure = is_failure(event) && !trying_;
@@ -170,7 +196,6 @@ void TerminalSink::on(const CaseReplayed& event) {
 }
 
 void TerminalSink::on(const CaseVerdict& event) {
-  summary_.add(event);
   live_.print(fmt::format("verdict {}\n{}", paint(name_of(event.verdict.kind), kBold) + ": " + event.id,
                           prefix_lines(verdict_text(event.verdict), "    ")));
 }
@@ -180,13 +205,7 @@ void TerminalSink::on(const RunPaused& event) {
 }
 
 void TerminalSink::on(const SearchFound& event) {
-  found_.push_back(event);
   live_.print(found_text(event));
-}
-
-// The summary of a search stands below that of the run.
-void TerminalSink::on(const SearchFinished& event) {
-  search_summary_ = search_summary(event, found_);
 }
 
 void TerminalSink::on(const RunFinished& event) {
@@ -194,8 +213,11 @@ void TerminalSink::on(const RunFinished& event) {
   style_.live = false;
   // If failures get no lines, even a single failure has to be listed here.
   const std::size_t least = style_.status_level == StatusLevel::none ? 1 : 2;
-  std::string lines =
-      timings_.text() + perf_.text() + summary_.text() + summary_.failures(rerun_failed_, least) + search_summary_;
+  std::string lines = (style_.timings ? timings_text(report_) : "") + perf_text(report_);
+  if (const auto& implementations = report_.header.implementations; !style_.progress && !implementations.empty()) {
+    lines += fmt::format("implementation: {}\n", fmt::join(implementations, "; "));  // shown nowhere else
+  }
+  lines += summary_text(report_) + list_of_failures(report_, least) + search_summary(report_);
   if (event.interrupted) lines += paint("interrupted", kYellow) + ": the run was stopped before its end\n";
   lines += paint(ledger_line(event), event.exit_code == 0 ? kGreen : kRed) + '\n';
   live_.print(lines);
@@ -221,11 +243,8 @@ std::string TerminalSink::case_line(const CaseFinished& event) const {
 
 // `more` is appended to the head line.
 std::string TerminalSink::failure_block(const CaseFinished& event, std::string_view more) {
-  std::string head = fmt::format("{}  {} after {}", paint(outcome_word(event), kRed), paint(case_name(event), kBold),
-                                 format_duration(event.duration_ms));
-  if (event.pool) head += fmt::format(" on {}", pool_name(*event.pool));
-  if (event.attempts > 1) head += fmt::format(", attempt {}", event.attempts);
-  head += more;
+  const std::string head = fmt::format("{}  {}{}{}", paint(outcome_word(event), kRed), paint(case_name(event), kBold),
+                                       ending_text(event), more);
   if (event.pool) last_failures_[to_string(*event.pool)] = event.reason;
   const std::string first = kinds_.first_like(event);
   if (!first.empty() && event.search != SearchStep::smallest) {

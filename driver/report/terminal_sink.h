@@ -6,20 +6,17 @@
 #include <array>
 #include <chrono>
 #include <map>
-#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "cases/enum_names.h"
 #include "driver/core/clock.h"
 #include "driver/core/events.h"
 #include "driver/core/failure_kind.h"
+#include "driver/log/run_report.h"
 #include "driver/report/live_line.h"
-#include "driver/report/summary.h"
-#include "driver/report/time_tables.h"
 
 namespace cp_pool {
 
@@ -65,7 +62,8 @@ TerminalStyle detect_style(int fd, bool progress);
 class TerminalSink : public EventSink {
  public:
   // `fd` is not owned.
-  TerminalSink(int fd, TerminalStyle style) : fd_{fd}, style_{style} {}
+  TerminalSink(int fd, TerminalStyle style)
+      : fd_{fd}, style_{style}, report_{style.timings ? PhaseTimes::of_slowest_rank : PhaseTimes::none} {}
   TerminalSink(const TerminalSink&) = delete;
   TerminalSink& operator=(const TerminalSink&) = delete;
   ~TerminalSink() override { live_.clear(); }
@@ -90,8 +88,8 @@ class TerminalSink : public EventSink {
   void on(const auto& /*of the live lines alone*/) { live_.draw(); }
   static void on(const OutputLost&) {}      // printed on stderr as an error
   static void on(const ForkServerTold&) {}  // printed on stderr as a warning
+  static void on(const SearchFinished&) {}  // printed at the end
   void on(const SearchFound& event);
-  void on(const SearchFinished& event);
   void on(const RunFinished& event);
 
   [[nodiscard]] bool is_quiet() const;
@@ -104,14 +102,9 @@ class TerminalSink : public EventSink {
 
   int fd_;
   TerminalStyle style_;
+  RunReport report_;  // what is shown at the end
   LiveLines live_{fd_, style_};
-  std::optional<std::string> rerun_failed_;  // as in RunStarted
-  bool trying_ = false;                      // the last case was a try to make a failing case smaller
-  std::vector<SearchFound> found_;
-  std::string search_summary_;
-  Summary summary_;
-  TimingsTable timings_;
-  PerfTable perf_;
+  bool trying_ = false;                          // the last case was a try to make a failing case smaller
   std::map<std::string, std::string> replaced_;  // pool key -> why its last generation was given up
   FailureKinds kinds_;
   std::map<std::string, std::string> failed_starts_;  // essence of the reason -> the first pool that did not start

@@ -3,16 +3,14 @@
 #pragma once
 
 #include <cstddef>
-#include <map>
-#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "driver/core/events.h"
+#include "driver/log/run_report.h"
 
 namespace cp_pool {
 
@@ -47,60 +45,18 @@ struct Durations {
 // `call`, come before the barrier that closes the case.
 std::size_t place_of_phase(std::string_view phase);
 
-class TimingsTable {
- public:
-  void add(const CaseFinished& event);  // cases that did not run are ignored
-
-  // Returns a row for each world size and phase (min, p50 without first uses, p95, max; "case" is the whole case as the
-  // driver measured it), then the slowest 10 cases, in which first uses are marked. Each line ends with a newline; the
-  // text is empty if no case ran.
-  [[nodiscard]] std::string text() const;
-
- private:
-  using Row = std::tuple<int, std::size_t, std::string>;  // world size, place of the phase, phase
-
-  struct Timed {
-    double ms = 0;
-    std::string id;
-    std::string first_use_of;  // the backend, if this was its first use in the pool
-  };
-
-  FirstUses first_uses_;
-  std::map<Row, Durations> phases_ms_;
-  std::vector<Timed> cases_;
-};
+// Returns a row for each world size and phase (min, p50 without first uses, p95, max; "case" is the whole case as the
+// driver measured it), then the slowest 10 cases, in which first uses are marked. Each line ends with a newline; the
+// text is empty if no case ran.
+std::string timings_text(const RunReport& run);
 
 // Returns "12.3 ms, 345 TFLOP/s, 67 GB/s, efficiency 0.89".
 std::string perf_summary(const PerfFigures& figures);
 
-class PerfTable {
- public:
-  // `baseline` is the name of the run that the times are compared with.
-  explicit PerfTable(std::optional<std::string> baseline = std::nullopt) : baseline_(std::move(baseline)) {}
-
-  void add(const CaseFinished& event);  // cases without times are ignored
-
-  // Returns a row for each case, in the order in which they finished. A row has the slowest rank's median, min and max
-  // in ms, TFLOP/s and GB/s per rank, one rank's time and the efficiency; with a baseline also its time and the ratio
-  // of the new time to it. Lines below say why efficiencies are missing, and compare the sums. Each line ends with a
-  // newline; the text is empty if there are no times.
-  [[nodiscard]] std::string text() const;
-
- private:
-  struct Row {
-    std::string id;
-    PerfFigures figures;
-    bool trains = true;
-    bool shares = false;  // ranks shared a GPU
-  };
-
-  [[nodiscard]] std::string row_text(const Row& row) const;
-  [[nodiscard]] std::string_view step_words() const;  // the passes that a step has
-  [[nodiscard]] std::string reasons_text() const;
-  [[nodiscard]] std::string sum_text() const;
-
-  std::optional<std::string> baseline_;
-  std::vector<Row> rows_;
-};
+// Returns a row for each case with times, in the order in which they finished. A row has the slowest rank's median, min
+// and max in ms, TFLOP/s and GB/s per rank, one rank's time and the efficiency; with a baseline also its time and the
+// ratio of the new time to it. Lines below say why efficiencies are missing, and compare the sums. Each line ends with
+// a newline; the text is empty if there are no times.
+std::string perf_text(const RunReport& run);
 
 }  // namespace cp_pool

@@ -12,7 +12,7 @@ namespace {
 using ::testing::HasSubstr;
 
 TEST(TimingsTable, IsEmptyWhenNothingRan) {
-  EXPECT_EQ(TimingsTable{}.text(), "");
+  EXPECT_EQ(timings_text(RunReport{}), "");
 }
 
 TEST(TimingsTable, ThePhasesOfThePageAreThoseOfACase) {
@@ -26,15 +26,14 @@ TEST(TimingsTable, ThePhasesOfThePageAreThoseOfACase) {
 }
 
 TEST(PerfTable, SaysThatABaselineHoldsOtherCases) {
-  PerfTable table{"before.jsonl"};
-  table.add(timed_case(0, "a", 2, 2));
-  EXPECT_THAT(table.text(), HasSubstr("baseline before.jsonl: none of these cases is in it\n"));
+  RunStarted header = run_started(1);
+  header.baseline = "before.jsonl";
+  EXPECT_THAT(perf_text(report_of({header, timed_case(0, "a", 2, 2)})),
+              HasSubstr("baseline before.jsonl: none of these cases is in it\n"));
 }
 
 TEST(PerfTable, IsEmptyWithoutTimes) {
-  PerfTable table{"before.jsonl"};
-  table.add(finished(0, "a", CaseOutcome::pass));
-  EXPECT_EQ(table.text(), "");
+  EXPECT_EQ(perf_text(report_of({finished(0, "a", CaseOutcome::pass)})), "");
 }
 
 }  // namespace

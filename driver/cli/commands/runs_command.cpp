@@ -7,7 +7,7 @@
 #include "driver/cli/error_reporting.h"
 #include "driver/core/exit_code.h"
 #include "driver/log/events_json.h"
-#include "driver/report/summary.h"
+#include "driver/report/case_text.h"
 #include "driver/report/text_format.h"
 
 namespace cp_pool {

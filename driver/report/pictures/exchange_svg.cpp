@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <complex>
 #include <numbers>
 #include <set>
 #include <utility>
@@ -25,10 +26,7 @@ constexpr int kMostLargeBoxes = 12;
 constexpr double kLeastRadius = 70;
 constexpr double kBoxGap = 8;
 
-struct PicturePoint {
-  double x = 0;
-  double y = 0;
-};
+using PicturePoint = std::complex<double>;  // x and y
 
 struct RankCircle {
   int ranks;
@@ -43,19 +41,18 @@ struct RankCircle {
   [[nodiscard]] PicturePoint place(int rank) const {
     const double first = ranks == 2 ? std::numbers::pi : -std::numbers::pi / 2;
     const double angle = first + 2 * std::numbers::pi * rank / ranks;
-    return {.x = width / 2 + radius * std::cos(angle), .y = height / 2 + radius * std::sin(angle)};
+    return PicturePoint{width / 2, height / 2} + std::polar(radius, angle);
   }
 };
 
 // Returns the point where a line to `towards` leaves the box of the rank at `from`.
 PicturePoint edge_of(const RankCircle& circle, const PicturePoint& from, const PicturePoint& towards) {
-  const double x = towards.x - from.x;
-  const double y = towards.y - from.y;
+  const PicturePoint line = towards - from;
   constexpr double kFromBox = 3;
-  const double across = std::abs(x) < 1e-9 ? 1e9 : (circle.box_width / 2 + kFromBox) / std::abs(x);
-  const double down = std::abs(y) < 1e-9 ? 1e9 : (circle.box_height / 2 + kFromBox) / std::abs(y);
-  const double part = std::min({across, down, 0.5});
-  return {.x = from.x + part * x, .y = from.y + part * y};
+  // Infinite along a line that is upright or level.
+  const double across = (circle.box_width / 2 + kFromBox) / std::abs(line.real());
+  const double down = (circle.box_height / 2 + kFromBox) / std::abs(line.imag());
+  return from + std::min({across, down, 0.5}) * line;
 }
 
 std::string append_arrow_head(pugi::xml_node svg, const std::string& id) {
@@ -79,13 +76,13 @@ PicturePoint append_arrow(pugi::xml_node svg, const RankCircle& circle, const Me
   const PicturePoint to = circle.place(message.to);
   const PicturePoint begin = edge_of(circle, from, to);
   const PicturePoint end = edge_of(circle, to, from);
-  pugi::xml_node arrow = append_path(svg, line_data(begin.x, begin.y, end.x, end.y), "edge");
+  pugi::xml_node arrow = append_path(svg, line_data(begin.real(), begin.imag(), end.real(), end.imag()), "edge");
   set(arrow, "marker-end", head);
   if (both) set(arrow, "marker-start", head);
   std::string words = fmt::format("rank {} to rank {}: {}", message.from, message.to, bytes);
   if (both) words += fmt::format(", and as much from rank {} to rank {}", message.to, message.from);
   append_hint(arrow, words);
-  return {.x = (begin.x + end.x) / 2, .y = (begin.y + end.y) / 2};
+  return (begin + end) / 2.0;
 }
 
 void append_ranks(pugi::xml_node svg, const RankCircle& circle) {
@@ -93,13 +90,13 @@ void append_ranks(pugi::xml_node svg, const RankCircle& circle) {
   for (int rank = 0; rank < circle.ranks; ++rank) {
     const PicturePoint place = circle.place(rank);
     pugi::xml_node box = append_rect(svg,
-                                     {.x = place.x - circle.box_width / 2,
-                                      .y = place.y - circle.box_height / 2,
+                                     {.x = place.real() - circle.box_width / 2,
+                                      .y = place.imag() - circle.box_height / 2,
                                       .width = circle.box_width,
                                       .height = circle.box_height},
                                      rank_class(rank) + " bordered");
     set(box, "rx", "4");
-    append_label(svg, place.x, place.y + kBelowMiddle,
+    append_label(svg, place.real(), place.imag() + kBelowMiddle,
                  circle.large ? fmt::format("rank {}", rank) : std::to_string(rank),
                  circle.large ? "middle" : "small middle");
   }
@@ -134,8 +131,8 @@ void append_exchange(pugi::xml_node parent, const Exchange& exchange, int ranks,
     const PicturePoint middle = append_arrow(svg, circle, message, both, head, bytes);
     // Where lines cross, one label is enough.
     if (exchange.messages.size() <= kMostLabels &&
-        labelled.emplace(std::lround(middle.x), std::lround(middle.y)).second) {
-      append_label(svg, middle.x, middle.y - 4, both ? bytes + " each way" : bytes, "small middle halo");
+        labelled.emplace(std::lround(middle.real()), std::lround(middle.imag())).second) {
+      append_label(svg, middle.real(), middle.imag() - 4, both ? bytes + " each way" : bytes, "small middle halo");
     }
   }
   append_ranks(svg, circle);

@@ -2,12 +2,13 @@
 #include <array>
 #include <cstddef>
 #include <map>
-#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "driver/core/mapped.h"
 #include "driver/report/case_text.h"
 #include "driver/report/html_document.h"
 #include "driver/report/pictures/pictures.h"
@@ -71,21 +72,16 @@ void append_parts(pugi::xml_node cell, const std::array<std::size_t, 3>& by_urge
 
 struct FeatureRow : CaseGroup {
   std::string name;
-  std::array<Urgency, kCaseOutcomes> worst{};                   // by outcome; an expected failure is not bad
-  std::array<std::optional<std::size_t>, kCaseOutcomes> first;  // the smallest index, by outcome
+  std::map<CaseOutcome, std::vector<const CaseFinished*>> by_outcome;  // in the order of the list of cases
 };
 using FeatureRows = std::map<std::size_t, FeatureRow>;  // in the order of the table
 
 void count_features(const CaseFinished& event, FeatureRows& rows) {
-  const auto outcome = static_cast<std::size_t>(event.outcome);
-  const Urgency urgency = urgency_of(event);
   const auto count = [&](std::size_t order, const std::string& name) {
     FeatureRow& row = rows[order];
     row.name = name;
     row.add(event);
-    row.worst.at(outcome) = std::max(row.worst.at(outcome), urgency);
-    std::optional<std::size_t>& first = row.first.at(outcome);
-    first = std::min(first.value_or(event.index), event.index);
+    row.by_outcome[event.outcome].push_back(&event);
   };
   std::size_t order = 0;
   const Case* const c = event.payload->attention();
@@ -101,16 +97,13 @@ void count_features(const CaseFinished& event, FeatureRows& rows) {
 
 void append_features(pugi::xml_node parent, const RunReport& run) {
   FeatureRows rows;
-  for (const ReportedCase& c : run.cases) count_features(c.end(), rows);
+  for (const ReportedCase* const c : run.listed_cases()) count_features(c->end(), rows);
   if (rows.empty()) return;
   append_text(parent, "h2", "Outcomes by feature");
   append_text(parent, "p", "A case counts for each feature that it has.");
-  std::vector<CaseOutcome> outcomes;
-  for (const auto& [outcome, name] : kNames<CaseOutcome>) {
-    const auto has = [&](const auto& row) {
-      return row.second.first.at(static_cast<std::size_t>(outcome)).has_value();
-    };
-    if (std::ranges::any_of(rows, has)) outcomes.push_back(outcome);
+  std::set<CaseOutcome> outcomes;
+  for (const auto& [order, row] : rows) {
+    for (const auto& [outcome, cases] : row.by_outcome) outcomes.insert(outcome);
   }
   std::vector<std::string> head{"feature", "cases"};
   for (const CaseOutcome outcome : outcomes) head.emplace_back(to_string(outcome));
@@ -121,13 +114,16 @@ void append_features(pugi::xml_node parent, const RunReport& run) {
     append_cell(line, row.name);
     append_cell(line, std::to_string(row.cases), "number");
     for (const CaseOutcome outcome : outcomes) {
-      const auto& first = row.first.at(static_cast<std::size_t>(outcome));
-      const Urgency urgency = row.worst.at(static_cast<std::size_t>(outcome));
-      const std::string kind = first ? fmt::format("number {}", outcome_class(urgency)) : "number";
-      pugi::xml_node cell = append_cell(line, "", kind.c_str());
-      if (!first) continue;
-      const std::size_t count = row.counts.at(static_cast<std::size_t>(outcome));
-      set(append_text(cell, "a", std::to_string(count)), "href", "#" + case_anchor(*first));
+      const auto found = row.by_outcome.find(outcome);
+      if (found == row.by_outcome.end()) {
+        append_cell(line, "", "number");
+        continue;
+      }
+      const auto& cases = found->second;
+      // An expected failure is not bad.
+      const Urgency worst = std::ranges::max(mapped(cases, [](const auto* event) { return urgency_of(*event); }));
+      pugi::xml_node cell = append_cell(line, "", fmt::format("number {}", outcome_class(worst)).c_str());
+      set(append_text(cell, "a", std::to_string(cases.size())), "href", "#" + case_anchor(cases.front()->index));
     }
     append_parts(append_cell(line, "", "bar"), row.by_urgency, row.cases);
   }

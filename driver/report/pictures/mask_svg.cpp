@@ -6,10 +6,12 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "driver/core/figures.h"
 #include "driver/core/mapped.h"
 #include "driver/report/case_text.h"
 #include "driver/report/html_document.h"
@@ -25,6 +27,67 @@ constexpr double kLongestMask = 330;
 constexpr double kMaskKeyLine = 17;
 constexpr double kLeastMask = 372;  // width that the legend needs
 constexpr double kMaskSwatch = 12;
+
+constexpr double kRankAxis = 32;  // width of the axes above and left of the plot
+constexpr double kRankBand = 14;
+
+enum class RankAxis { across, down };
+
+void append_rank_stretch(pugi::xml_node svg, RankAxis axis, const SvgBox& box, const std::vector<int>& ranks) {
+  const std::string name = name_ranks(ranks);
+  append_hint(append_rect(svg, box, rank_class(ranks.size() == 1 ? ranks.front() : -1) + " bordered"), name);
+  const std::string number = name.substr(name.find(' ') + 1);
+  constexpr double kLine = 9;
+  constexpr double kBelowMiddle = 3.2;  // distance of the base line of small letters
+  const double room = axis == RankAxis::across ? box.width : box.height;
+  const bool upright = axis == RankAxis::down && label_width(number, true) > kRankBand;
+  if (room < (axis == RankAxis::across || upright ? label_width(number, true) : kLine)) return;
+  const double x = box.x + box.width / 2;
+  const double y = box.y + box.height / 2;
+  pugi::xml_node label = append_label(svg, x, y + kBelowMiddle, number, "small middle");
+  if (upright) set(label, "transform", fmt::format("rotate(-90 {} {})", svg_number(x), svg_number(y)));
+}
+
+void append_rank_band(pugi::xml_node svg, RankAxis axis, const SvgBox& box, double cell,
+                      const std::vector<std::vector<int>>& owners) {
+  for (const auto& [begin, end] : stretches(owners, std::equal_to{})) {
+    SvgBox stretch = box;
+    const double from = cell * static_cast<double>(begin);
+    const double length = cell * static_cast<double>(end - begin);
+    (axis == RankAxis::across ? stretch.x : stretch.y) += from;
+    (axis == RankAxis::across ? stretch.width : stretch.height) = length;
+    if (!owners[begin].empty()) append_rank_stretch(svg, axis, stretch, owners[begin]);
+  }
+}
+
+// `cell` is the length of a cell in units. `q_owners` holds the ranks that own each row of cells (owners_of,
+// cases/diagnosis.h); `kv_owners` is the same for columns. Cells of several ranks are grey. Numbers that do not fit are
+// left out; tooltips show all.
+void append_rank_axes(pugi::xml_node svg, const SvgBox& plot, double cell,
+                      const std::vector<std::vector<int>>& q_owners, const std::vector<std::vector<int>>& kv_owners) {
+  constexpr double kBaseLine = 10;
+  constexpr double kFromPlot = kRankBand + 2;
+  append_label(svg, plot.x, plot.y - kRankAxis + kBaseLine, "keys, by the rank that owns them");
+  const double x = plot.x - kRankAxis + kBaseLine;
+  const double middle = plot.y + plot.height / 2;
+  pugi::xml_node name = append_label(svg, x, middle, "queries", "middle");
+  set(name, "transform", fmt::format("rotate(-90 {} {})", svg_number(x), svg_number(middle)));
+  append_rank_band(svg, RankAxis::across,
+                   {.x = plot.x, .y = plot.y - kFromPlot, .width = plot.width, .height = kRankBand}, cell, kv_owners);
+  append_rank_band(svg, RankAxis::down,
+                   {.x = plot.x - kFromPlot, .y = plot.y, .width = kRankBand, .height = plot.height}, cell, q_owners);
+}
+
+// Returns path data around each run of consecutive cells that hold the character, in all rows; a cell is one unit.
+std::string cells_data(const std::vector<std::string>& rows, char character) {
+  std::string data;
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    for (const auto& [begin, end] : stretches(rows[row], std::equal_to{})) {
+      if (rows[row][begin] == character) data += fmt::format("M{0} {1}H{2}V{3}H{0}z", begin, row, end, row + 1);
+    }
+  }
+  return data;
+}
 
 struct MaskWords {
   std::string caption;
@@ -67,13 +130,6 @@ std::size_t count_cells(const std::vector<std::string>& rows, char character) {
   return static_cast<std::size_t>(found);
 }
 
-// Appends a line of a legend that shows a line of this class. Returns where the next one begins.
-double append_line_key(pugi::xml_node svg, double y, const std::string& kind, const std::string& words) {
-  append_path(svg, line_data(0, y + kMaskSwatch / 2, kMaskSwatch + 2, y + kMaskSwatch / 2), kind);
-  append_label(svg, kMaskSwatch + 8, y + kMaskSwatch - 2, words);
-  return y + kMaskKeyLine;
-}
-
 // A kind of cells: how the picture and its legend show it.
 struct CellKind {
   char character;
@@ -92,14 +148,27 @@ void append_cell_texture(pugi::xml_node svg, pugi::xml_node into, const CellKind
   set(append_path(into, area, ""), "fill", texture);
 }
 
-// Appends a line of a legend that shows a kind of cells. Returns where the next one begins.
-double append_kind_key(pugi::xml_node svg, double y, const CellKind& kind, const std::string& words,
-                       const std::string& id) {
-  const std::string area = fmt::format("M1 {0}h{1}v{1}h-{1}z", svg_number(y), kMaskSwatch);
-  append_path(svg, area, std::string{kind.fill});
-  append_cell_texture(svg, svg, kind, area, id + "-key", 1);
-  append_label(svg, kMaskSwatch + 8, y + kMaskSwatch - 2, words);
-  return y + kMaskKeyLine;
+// A line of a legend.
+struct KeyLine {
+  std::string words;
+  const CellKind* kind = nullptr;  // the kind of cells that it shows
+  const char* line = "";           // class of the line that it shows, if it shows no cells
+};
+
+// Draws the legend below the picture.
+void append_key(const MaskGrid& grid, const std::vector<KeyLine>& lines, const std::string& id) {
+  double y = grid.legend;
+  for (const KeyLine& each : lines) {
+    if (each.kind != nullptr) {
+      const std::string area = fmt::format("M1 {0}h{1}v{1}h-{1}z", svg_number(y), kMaskSwatch);
+      append_path(grid.svg, area, std::string{each.kind->fill});
+      append_cell_texture(grid.svg, grid.svg, *each.kind, area, id + "-key", 1);
+    } else {
+      append_path(grid.svg, line_data(0, y + kMaskSwatch / 2, kMaskSwatch + 2, y + kMaskSwatch / 2), each.line);
+    }
+    append_label(grid.svg, kMaskSwatch + 8, y + kMaskSwatch - 2, each.words);
+    y += kMaskKeyLine;
+  }
 }
 
 // --- The mask of a failing case as the diagnosis saw it ---
@@ -154,21 +223,16 @@ std::string mask_description(const MaskPicture& picture) {
   return text;
 }
 
-// Appends the legend of the characters that occur, one line each below the picture.
-void append_mask_key(pugi::xml_node svg, const MaskPicture& picture, double top, const std::string& id) {
-  double y = top;
+// Returns the legend of the characters that occur, and of lines.
+std::vector<KeyLine> mask_key(const MaskPicture& picture) {
+  std::vector<KeyLine> lines;
   for (const CellKind& kind : kCellKinds) {
     const std::size_t found = count_cells(picture.rows, kind.character);
-    if (found > 0) y = append_kind_key(svg, y, kind, fmt::format("{} ({})", kind.words, count_of(found, "cell")), id);
+    if (found > 0) lines.push_back({fmt::format("{} ({})", kind.words, count_of(found, "cell")), &kind});
   }
-  y = append_line_key(svg, y, "edge", "outline of what was expected");
-  if (picture.q_borders.empty() && picture.kv_borders.empty()) return;
-  append_line_key(svg, y, "edge dashed", "another sequence begins");
-}
-
-std::size_t mask_key_lines(const MaskPicture& picture) {
-  std::size_t lines = picture.q_borders.empty() && picture.kv_borders.empty() ? 1 : 2;
-  for (const CellKind& kind : kCellKinds) lines += count_cells(picture.rows, kind.character) > 0 ? 1 : 0;
+  lines.push_back({.words = "outline of what was expected", .line = "edge"});
+  if (picture.q_borders.empty() && picture.kv_borders.empty()) return lines;
+  lines.push_back({.words = "another sequence begins", .line = "edge dashed"});
   return lines;
 }
 
@@ -212,14 +276,15 @@ void append_blocks(pugi::xml_node svg, const CaseDrawing& drawing, double block,
   }
 }
 
-void append_drawing_key(pugi::xml_node svg, const CaseDrawing& drawing, double top, const std::string& id) {
-  double y = top;
+std::vector<KeyLine> drawing_key(const CaseDrawing& drawing) {
+  std::vector<KeyLine> lines;
   for (const CellKind& kind : kBlockKinds) {
     std::string words{kind.words};
     if (kind.character == '.') words += fmt::format(" (a block is {} x {})", drawing.q_per_block, drawing.kv_per_block);
-    y = append_kind_key(svg, y, kind, words, id);
+    lines.push_back({std::move(words), &kind});
   }
-  append_line_key(svg, y, "edge", "tiles meet: a chunk of queries and a chunk of keys");
+  lines.push_back({.words = "tiles meet: a chunk of queries and a chunk of keys", .line = "edge"});
+  return lines;
 }
 
 std::string drawing_description(const CaseDrawing& drawing) {
@@ -238,9 +303,10 @@ void append_mask(pugi::xml_node parent, const MaskPicture& picture, const std::s
       "The mask as it was seen: queries downwards, keys to the right. {} of the padded sequences. The bands name the "
       "ranks that own them.",
       cell_words(picture));
-  const MaskGrid grid = append_grid(parent, id, {caption, "The mask as it was seen", mask_description(picture)},
-                                    kLargestCell, mask_key_lines(picture), owners_of(picture.q_ranks, picture.q_owners),
-                                    owners_of(picture.kv_ranks, picture.kv_owners));
+  const std::vector<KeyLine> key = mask_key(picture);
+  const MaskGrid grid =
+      append_grid(parent, id, {caption, "The mask as it was seen", mask_description(picture)}, kLargestCell, key.size(),
+                  owners_of(picture.q_ranks, picture.q_owners), owners_of(picture.kv_ranks, picture.kv_owners));
   for (const CellKind& kind : kCellKinds) {
     const std::string area = cells_data(picture.rows, kind.character);
     if (area.empty()) continue;
@@ -255,19 +321,19 @@ void append_mask(pugi::xml_node parent, const MaskPicture& picture, const std::s
   for (const std::int64_t border : picture.kv_borders) borders += fmt::format("M{} 0V{}", border, rows);
   append_path(grid.plot, borders, "edge dashed");
   append_path(grid.plot, fmt::format("M0 0H{0}V{1}H0z", columns, rows), "thin");
-  append_mask_key(grid.svg, picture, grid.legend, id);
+  append_key(grid, key, id);
 }
 
 void append_case_mask(pugi::xml_node parent, const CaseDrawing& drawing, int tiles, const std::string& caption,
                       const std::string& id) {
   if (drawing.rows.empty()) return;
   constexpr double kLargestBlock = 20;
-  constexpr std::size_t kKeyLines = 5;
+  const std::vector<KeyLine> key = drawing_key(drawing);
   const MaskGrid grid = append_grid(parent, id, {caption, caption, drawing_description(drawing)}, kLargestBlock,
-                                    kKeyLines, owners_of(drawing.q_ranks, {}), owners_of(drawing.kv_ranks, {}));
+                                    key.size(), owners_of(drawing.q_ranks, {}), owners_of(drawing.kv_ranks, {}));
   append_blocks(grid.plot, drawing, grid.cell, id);
   append_path(grid.plot, tile_lines(drawing, tiles), "edge");
-  append_drawing_key(grid.svg, drawing, grid.legend, id);
+  append_key(grid, key, id);
 }
 
 }  // namespace cp_pool

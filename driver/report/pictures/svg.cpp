@@ -1,12 +1,9 @@
 #include "driver/report/pictures/svg.h"
 
 #include <cmath>
-#include <functional>
 
 #include <fmt/format.h>
 
-#include "driver/core/figures.h"
-#include "driver/core/mapped.h"
 #include "driver/report/html_document.h"
 #include "driver/report/text_format.h"
 
@@ -19,38 +16,6 @@ constexpr std::array kTextures{"M0 3H6", "M0 3H6M3 0V6", "M2.3 3H3.7"};  // path
 
 void set_class(pugi::xml_node node, const std::string& kind) {
   if (!kind.empty()) set(node, "class", kind);
-}
-
-constexpr int kRankColors = 8;
-constexpr double kRankBand = 14;
-
-enum class RankAxis { across, down };
-
-void append_rank_stretch(pugi::xml_node svg, RankAxis axis, const SvgBox& box, const std::vector<int>& ranks) {
-  const std::string name = name_ranks(ranks);
-  append_hint(append_rect(svg, box, rank_class(ranks.size() == 1 ? ranks.front() : -1) + " bordered"), name);
-  const std::string number = name.substr(name.find(' ') + 1);
-  constexpr double kLine = 9;
-  constexpr double kBelowMiddle = 3.2;  // distance of the base line of small letters
-  const double room = axis == RankAxis::across ? box.width : box.height;
-  const bool upright = axis == RankAxis::down && label_width(number, true) > kRankBand;
-  if (room < (axis == RankAxis::across || upright ? label_width(number, true) : kLine)) return;
-  const double x = box.x + box.width / 2;
-  const double y = box.y + box.height / 2;
-  pugi::xml_node label = append_label(svg, x, y + kBelowMiddle, number, "small middle");
-  if (upright) set(label, "transform", fmt::format("rotate(-90 {} {})", svg_number(x), svg_number(y)));
-}
-
-void append_rank_band(pugi::xml_node svg, RankAxis axis, const SvgBox& box, double cell,
-                      const std::vector<std::vector<int>>& owners) {
-  for (const auto& [begin, end] : stretches(owners, std::equal_to{})) {
-    SvgBox stretch = box;
-    const double from = cell * static_cast<double>(begin);
-    const double length = cell * static_cast<double>(end - begin);
-    (axis == RankAxis::across ? stretch.x : stretch.y) += from;
-    (axis == RankAxis::across ? stretch.width : stretch.height) = length;
-    if (!owners[begin].empty()) append_rank_stretch(svg, axis, stretch, owners[begin]);
-  }
 }
 
 }  // namespace
@@ -129,34 +94,9 @@ std::string append_texture(pugi::xml_node svg, const std::string& id, Texture te
   return fmt::format("url(#{})", id);
 }
 
-std::string cells_data(const std::vector<std::string>& rows, char character) {
-  std::string data;
-  for (std::size_t row = 0; row < rows.size(); ++row) {
-    for (const auto& [begin, end] : stretches(rows[row], std::equal_to{})) {
-      if (rows[row][begin] == character) data += fmt::format("M{0} {1}H{2}V{3}H{0}z", begin, row, end, row + 1);
-    }
-  }
-  return data;
-}
-
 std::string rank_class(int rank) {
-  if (rank < 0) return "every-rank";
-  return fmt::format("r{}", rank % kRankColors);
-}
-
-void append_rank_axes(pugi::xml_node svg, const SvgBox& plot, double cell,
-                      const std::vector<std::vector<int>>& q_owners, const std::vector<std::vector<int>>& kv_owners) {
-  constexpr double kBaseLine = 10;
-  constexpr double kFromPlot = kRankBand + 2;
-  append_label(svg, plot.x, plot.y - kRankAxis + kBaseLine, "keys, by the rank that owns them");
-  const double x = plot.x - kRankAxis + kBaseLine;
-  const double middle = plot.y + plot.height / 2;
-  pugi::xml_node name = append_label(svg, x, middle, "queries", "middle");
-  set(name, "transform", fmt::format("rotate(-90 {} {})", svg_number(x), svg_number(middle)));
-  append_rank_band(svg, RankAxis::across,
-                   {.x = plot.x, .y = plot.y - kFromPlot, .width = plot.width, .height = kRankBand}, cell, kv_owners);
-  append_rank_band(svg, RankAxis::down,
-                   {.x = plot.x - kFromPlot, .y = plot.y, .width = kRankBand, .height = plot.height}, cell, q_owners);
+  constexpr int kColors = 8;
+  return rank < 0 ? "every-rank" : fmt::format("r{}", rank % kColors);
 }
 
 }  // namespace cp_pool

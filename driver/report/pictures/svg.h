@@ -57,16 +57,6 @@ enum class Texture { hatch, cross, dots };
 std::string append_texture(pugi::xml_node svg, const std::string& id, Texture texture, const std::string& kind,
                            double unit = 1);
 
-// Returns path data around each run of consecutive cells that hold the character, in all rows; a cell is one unit.
-std::string cells_data(const std::vector<std::string>& rows, char character);
-
-// Draws the axes above and left of the plot, kRankAxis units wide. `cell` is the length of a cell in units. `q_owners`
-// holds the ranks that own each row of cells (owners_of, cases/diagnosis.h); `kv_owners` is the same for columns. Cells
-// of several ranks are grey. Numbers that do not fit are left out; tooltips show all.
-void append_rank_axes(pugi::xml_node svg, const SvgBox& plot, double cell,
-                      const std::vector<std::vector<int>>& q_owners, const std::vector<std::vector<int>>& kv_owners);
-inline constexpr double kRankAxis = 32;
-
 // Returns the class of a rank's parts. There are eight colours, which repeat.
 std::string rank_class(int rank);
 

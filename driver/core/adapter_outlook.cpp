@@ -11,9 +11,7 @@ std::vector<AdapterOutlook> parse_outlooks(std::string_view lines) {
     try {
       const nlohmann::json answer = protocol::parse_foreign_json(line);
       outlooks.push_back(protocol::read_fields<AdapterOutlook>(protocol::Fields(answer, "outlook")));
-    } catch (const protocol::ProtocolError&) {
-      continue;
-    } catch (const nlohmann::json::exception&) {
+    } catch (const std::exception&) {  // errors of JSON and of fields
       continue;
     }
   }

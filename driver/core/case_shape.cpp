@@ -53,6 +53,47 @@ RankBytes bytes_of_rank(const Case& c, const SequenceLengths& lengths) {
           .statistic = q_rows * c.heads * kFp32Bytes};
 }
 
+// Positions per block. The padded length and its chunks are multiples of it.
+std::int64_t block_size(std::int64_t padded, int ranks, std::int64_t most_blocks) {
+  const std::int64_t chunk = padded / dual_chunks(ranks);
+  for (std::int64_t size = 1; size < chunk; ++size) {
+    if (chunk % size == 0 && padded / size <= most_blocks) return size;
+  }
+  return std::max<std::int64_t>(chunk, 1);
+}
+
+// One side of a drawing.
+struct Blocks {
+  std::int64_t size = 1;  // positions per block, except for the block of replicated tokens
+  std::vector<Interval> positions;
+  std::vector<int> ranks;
+
+  void add(const Interval& block, int rank) {
+    positions.push_back(block);
+    ranks.push_back(rank);
+  }
+};
+
+Blocks blocks_of(std::int64_t padded, std::int64_t replicated, int ranks, std::int64_t most_blocks) {
+  Blocks blocks;
+  if (replicated > 0) blocks.add({.begin = 0, .end = replicated}, CaseDrawing::kEveryRank);
+  const std::int64_t cut = padded - replicated;
+  const std::int64_t chunk = cut / dual_chunks(ranks);
+  blocks.size = block_size(cut, ranks, most_blocks);
+  for (std::int64_t at = 0; at < cut; at += blocks.size) {
+    blocks.add({.begin = replicated + at, .end = replicated + at + blocks.size},
+               owner_of_chunk(ranks, static_cast<int>(at / chunk)));
+  }
+  return blocks;
+}
+
+char block_of(const Mask& mask, const Interval& queries, const Interval& keys, std::int64_t sq, std::int64_t skv) {
+  const Pairs pairs = pairs_of(mask, queries, keys, sq, skv);
+  if (pairs.all == 0) return ' ';
+  if (pairs.visible == 0) return '.';
+  return pairs.visible == pairs.all ? '#' : '+';
+}
+
 }  // namespace
 
 std::vector<Interval> owned_chunks(std::int64_t padded, int ranks, int rank) {
@@ -148,51 +189,6 @@ Traffic traffic_of(const Case& c, const SequenceLengths& lengths) {
   if (!c.training) traffic.backward = 0;
   return traffic;
 }
-
-namespace {
-
-// Positions per block. The padded length and its chunks are multiples of it.
-std::int64_t block_size(std::int64_t padded, int ranks, std::int64_t most_blocks) {
-  const std::int64_t chunk = padded / dual_chunks(ranks);
-  for (std::int64_t size = 1; size < chunk; ++size) {
-    if (chunk % size == 0 && padded / size <= most_blocks) return size;
-  }
-  return std::max<std::int64_t>(chunk, 1);
-}
-
-// One side of a drawing.
-struct Blocks {
-  std::int64_t size = 1;  // positions per block, except for the block of replicated tokens
-  std::vector<Interval> positions;
-  std::vector<int> ranks;
-
-  void add(const Interval& block, int rank) {
-    positions.push_back(block);
-    ranks.push_back(rank);
-  }
-};
-
-Blocks blocks_of(std::int64_t padded, std::int64_t replicated, int ranks, std::int64_t most_blocks) {
-  Blocks blocks;
-  if (replicated > 0) blocks.add({.begin = 0, .end = replicated}, CaseDrawing::kEveryRank);
-  const std::int64_t cut = padded - replicated;
-  const std::int64_t chunk = cut / dual_chunks(ranks);
-  blocks.size = block_size(cut, ranks, most_blocks);
-  for (std::int64_t at = 0; at < cut; at += blocks.size) {
-    blocks.add({.begin = replicated + at, .end = replicated + at + blocks.size},
-               owner_of_chunk(ranks, static_cast<int>(at / chunk)));
-  }
-  return blocks;
-}
-
-char block_of(const Mask& mask, const Interval& queries, const Interval& keys, std::int64_t sq, std::int64_t skv) {
-  const Pairs pairs = pairs_of(mask, queries, keys, sq, skv);
-  if (pairs.all == 0) return ' ';
-  if (pairs.visible == 0) return '.';
-  return pairs.visible == pairs.all ? '#' : '+';
-}
-
-}  // namespace
 
 CaseDrawing draw_case(const Case& c, const SequenceLengths& lengths, std::size_t sequence, std::int64_t most_blocks) {
   const std::int64_t sq = lengths.valid_q[sequence];

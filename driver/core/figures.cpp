@@ -10,9 +10,11 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "cases/case_groups.h"
 #include "cases/lengths.h"
+#include "driver/core/mapped.h"
 
 namespace cp_pool {
 
@@ -169,16 +171,13 @@ std::optional<LargestShare> uneven_share(const CaseFinished& event) {
 
 std::string name_ranks(std::vector<int> ranks) {
   std::ranges::sort(ranks);
-  std::string out = ranks.size() == 1 ? "rank" : "ranks";
-  for (std::size_t first = 0; first < ranks.size();) {
-    std::size_t last = first;
-    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
-    if (last == first + 1) last = first;  // two in a row are listed one by one
-    out += fmt::format("{}{}", first == 0 ? " " : ", ", ranks[first]);
-    if (last > first) out += fmt::format("-{}", ranks[last]);
-    first = last + 1;
+  std::vector<std::string> parts;
+  for (const auto& [begin, end] : stretches(ranks, [](int one, int next) { return next == one + 1; })) {
+    parts.push_back(std::to_string(ranks[begin]));
+    // Two in a row are listed one by one.
+    if (end - begin > 1) parts.back() += fmt::format("{}{}", end - begin > 2 ? "-" : ", ", ranks[end - 1]);
   }
-  return out;
+  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(parts, ", "));
 }
 
 char rank_letter(int rank) {

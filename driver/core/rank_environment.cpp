@@ -4,7 +4,7 @@
 #include <array>
 #include <cctype>
 #include <cstdlib>
-#include <random>
+#include <fstream>
 #include <unistd.h>
 
 #include <fmt/format.h>
@@ -22,11 +22,9 @@ constexpr std::array<std::string_view, 11> kSecrets{"TOKEN", "SECRET",     "PASS
 }  // namespace
 
 std::string random_tag() {
-  std::random_device random;
-  std::array<unsigned, 4> w{};
-  for (unsigned& word : w) word = random();
-  return fmt::format("{:08x}-{:04x}-4{:03x}-{:04x}-{:04x}{:08x}", w[0], w[1] >> 16U, w[1] & 0xFFFU,
-                     ((w[2] >> 16U) & 0x3FFFU) | 0x8000U, w[2] & 0xFFFFU, w[3]);
+  std::string tag;
+  std::ifstream("/proc/sys/kernel/random/uuid") >> tag;
+  return tag;
 }
 
 void add_wait_policy(Variables& variables, const ProcessEnvironment* process) {

@@ -144,14 +144,7 @@ bool is_below(const Frame& frame) {
 std::vector<Frame> shown_frames(std::vector<Frame> frames) {
   // The answer of cp-pool-worker to SIGUSR2 has its innermost frame last, so that a stderr tail keeps it.
   const bool innermost_last = is_below(frames.front()) && !is_below(frames.back());
-  if (innermost_last) {
-    std::ranges::reverse(frames);
-    // Leaves out the frames of the handler, which have no names, down to the call that the signal interrupted.
-    const auto named = std::ranges::find_if(frames, [](const Frame& frame) { return !frame.function.empty(); });
-    // Numbered frames begin at the place where the signal struck.
-    const bool has_handler = frames.front().number.empty();
-    if (has_handler && named != frames.end() && !is_below(*named)) frames.erase(frames.begin(), named);
-  }
+  if (innermost_last) std::ranges::reverse(frames);
   const Frame innermost = frames.front();
   frames.erase(std::ranges::find_if(frames, is_below), frames.end());
   std::erase_if(frames, [](const Frame& frame) { return is_one_of(kBeside, frame.function); });

@@ -16,9 +16,8 @@ std::string short_function_name(std::string_view name);
 // - of LibTorch: "frame #3: foo(int) + 0x9d (0x7f.. in /path/program)"
 // - of glibc's backtrace_symbols: "/path/program(_Z3fooi+0x12)[0x55..]"
 //
-// Frames that every trace has are left out: main and the frames below it, those that run a case, inject a fault or
-// observe a communicator, and those of the signal handler that wrote the trace. If a trace has no other frames, its
-// innermost one stays. Other lines stay as they are.
+// Frames that every trace has are left out: main and the frames below it, and those that run a case, inject a fault or
+// observe a communicator. If a trace has no other frames, its innermost one stays. Other lines stay as they are.
 std::string readable_stack(std::string_view text);
 
 // Returns the innermost frame of the first trace in a text, as readable_stack shows it; empty if there is none.

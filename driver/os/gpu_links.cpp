@@ -77,8 +77,7 @@ class Library {
 // Writes numbers in order, with runs of consecutive ones as "0-3".
 std::string range_text(const std::vector<int>& numbers) {
   std::vector<std::string> parts;
-  for (std::size_t begin = 0, end = 0; begin < numbers.size(); begin = end) {
-    for (end = begin + 1; end < numbers.size() && numbers[end] == numbers[end - 1] + 1;) ++end;
+  for (const auto& [begin, end] : stretches(numbers, [](int one, int next) { return next == one + 1; })) {
     parts.push_back(end - begin == 1 ? fmt::format("{}", numbers[begin])
                                      : fmt::format("{}-{}", numbers[begin], numbers[end - 1]));
   }

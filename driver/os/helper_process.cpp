@@ -1,6 +1,5 @@
 #include "driver/os/helper_process.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -11,6 +10,9 @@
 #include <system_error>
 #include <unistd.h>
 
+#include <fmt/format.h>
+
+#include "cases/file_reader.h"
 #include "worker/protocol/block_signals.h"
 
 namespace cp_pool {
@@ -44,10 +46,7 @@ UniqueFd make_file() {
 }
 
 std::string contents_of(const UniqueFd& file) {
-  std::string out(static_cast<std::size_t>(std::max<off_t>(::lseek(file.get(), 0, SEEK_END), 0)), '\0');
-  const ssize_t size = ::pread(file.get(), out.data(), out.size(), 0);
-  out.resize(static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
-  return out;
+  return FileReader(fmt::format("/proc/self/fd/{}", file.get())).read_all();
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <ctime>
 #include <fstream>
 #include <limits>
-#include <sys/resource.h>
 #include <system_error>
 
 #include <asio/io_context.hpp>
@@ -88,12 +87,7 @@ std::optional<std::int64_t> count_in(std::istream& lines, std::string_view name)
 }
 
 double own_cpu_ms() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  const auto ms = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) * 1e3 + static_cast<double>(time.tv_usec) * 1e-3;
-  };
-  return ms(usage.ru_utime) + ms(usage.ru_stime);
+  return std::chrono::duration<double, std::milli>(time_of(CLOCK_PROCESS_CPUTIME_ID)).count();
 }
 
 bool memory_is_short() {

@@ -38,19 +38,11 @@ std::optional<ProcessInfo> read_stat(pid_t pid) {
   const std::string text = read_proc_file(pid, "stat");
   const std::size_t end_of_name = text.rfind(')');
   if (end_of_name == std::string::npos) return std::nullopt;
-  ProcessInfo out;
-  out.pid = pid;
-  long parent = 0;
-  long long threads = 0;
-  unsigned long long start_time = 0;
+  ProcessInfo out{.pid = pid};
   const int fields = std::sscanf(text.c_str() + end_of_name + 1,
-                                 " %c %ld %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %lld %*d %llu",
-                                 &out.state, &parent, &threads, &start_time);
-  if (fields != 4) return std::nullopt;
-  out.parent = static_cast<pid_t>(parent);
-  out.threads = threads;
-  out.start_time = start_time;
-  return out;
+                                 " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld %*d %lu",
+                                 &out.state, &out.parent, &out.threads, &out.start_time);
+  return fields == 4 ? std::optional(out) : std::nullopt;
 }
 
 bool carries_tag(pid_t pid, const std::string& tag) {

@@ -20,6 +20,7 @@
 
 #include <fmt/format.h>
 
+#include "driver/core/mapped.h"
 #include "worker/protocol/block_signals.h"
 #include "worker/protocol/messages.h"
 
@@ -89,15 +90,13 @@ bool set_stdio(const std::array<int, 3>& stdio) {
 }
 
 std::vector<std::string> merged_environment(const SpawnRequest& request) {
-  std::vector<std::string> out;
-  const auto add = [&](const auto& variable) { out.push_back(fmt::format("{}={}", variable.first, variable.second)); };
-  for (const auto& variable : request.process != nullptr ? request.process->environment : own_environment()) {
+  Variables merged = request.process != nullptr ? request.process->environment : own_environment();
+  std::erase_if(merged, [&](const auto& variable) {
     const auto replaces = [&](const auto& other) { return other.first == variable.first; };
-    const bool dropped = std::ranges::count(request.without, variable.first) > 0;
-    if (!dropped && std::ranges::none_of(request.env, replaces)) add(variable);
-  }
-  std::ranges::for_each(request.env, add);
-  return out;
+    return std::ranges::count(request.without, variable.first) > 0 || std::ranges::any_of(request.env, replaces);
+  });
+  merged.insert(merged.end(), request.env.begin(), request.env.end());
+  return mapped(merged, [](const auto& variable) { return fmt::format("{}={}", variable.first, variable.second); });
 }
 
 std::vector<const char*> c_strings(const std::vector<std::string>& strings) {
@@ -200,9 +199,7 @@ Pipe make_pipe() {
 
 ListeningSocket listen_on_loopback() {
   ListeningSocket out{UniqueFd{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)}};
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  sockaddr_in address{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
   socklen_t size = sizeof address;
   auto* const generic = reinterpret_cast<sockaddr*>(&address);
   if (!out.fd || ::bind(out.fd.get(), generic, size) < 0 || ::listen(out.fd.get(), SOMAXCONN) < 0 ||

@@ -81,9 +81,10 @@ class Session {
   void on_end();
   void on_lost();
   void end_if_done() {
-    if (ended_ && runs_.empty()) end_soon();
+    if (!ended_ || !runs_.empty()) return;
+    over_ = true;
+    leave_after_writing();
   }
-  void end_soon();
   void leave_after_writing();
 
   asio::io_context& io_;

@@ -209,11 +209,6 @@ void Session::refuse(const std::string& why) {
   end_if_done();
 }
 
-void Session::end_soon() {
-  over_ = true;
-  leave_after_writing();
-}
-
 // Called after each write, so that a slow reader gets everything before the session ends.
 void Session::leave_after_writing() {
   if (!lost_ && connection_.unwritten() > 0) return;
@@ -223,17 +218,16 @@ void Session::leave_after_writing() {
 }
 
 ClientStatus Session::status() const {
-  ClientStatus out;
-  out.pid = pid_;
-  out.client = client_;
-  out.for_ms = in_ms(Clock::now() - since_);
-  out.runs = runs_.size();
-  out.finished = finished_;
+  ClientStatus out{.pid = pid_,
+                   .client = client_,
+                   .for_ms = in_ms(Clock::now() - since_),
+                   .runs = runs_.size(),
+                   .finished = finished_,
+                   .held = held_};
   for (const auto& [name, run] : runs_) {
     out.unfinished += run->unfinished();
     out.finished += run->finished();
   }
-  out.held = held_;
   return out;
 }
 

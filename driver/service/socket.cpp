@@ -9,7 +9,6 @@
 #include <fstream>
 #include <string_view>
 #include <sys/file.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <thread>
@@ -202,11 +201,11 @@ std::optional<UniqueFd> socket_of_systemd() {
   return UniqueFd{kFirstSystemdDescriptor};
 }
 
-std::optional<Peer> peer_of(int fd) {
+std::optional<ucred> peer_of(int fd) {
   ucred credentials{};
   socklen_t size = sizeof credentials;
   if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) < 0) return std::nullopt;
-  return Peer{credentials.pid, credentials.uid};
+  return credentials;
 }
 
 UniqueFd connect_to(const std::filesystem::path& path) {

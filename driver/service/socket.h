@@ -5,7 +5,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
-#include <sys/types.h>
+#include <sys/socket.h>
 
 #include "cases/unique_fd.h"
 
@@ -48,12 +48,8 @@ class ListeningService {
 // Throws SocketError if there are several, or if it is not a listening Unix socket.
 std::optional<UniqueFd> socket_of_systemd();
 
-struct Peer {
-  pid_t pid = 0;
-  uid_t uid = 0;
-};
 // Returns the process at the other end; nullopt if the descriptor is no connected socket.
-std::optional<Peer> peer_of(int fd);
+std::optional<ucred> peer_of(int fd);
 
 // Connects to the service that listens on the path; an empty UniqueFd if none does. Throws SocketError if the service
 // belongs to another user, or cannot be reached for another reason.

@@ -1,17 +1,19 @@
 #include "driver/cli/man_page.h"
 
 #include <array>
-#include <sstream>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "driver/core/exit_code.h"
+#include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
 namespace {
 
-constexpr auto kVariables = std::to_array<EnvironmentVariable>({
+// Every variable CP_POOL_* that the sources read, and other variables that change what cp-pool does, each with a
+// sentence.
+constexpr auto kVariables = std::to_array<std::pair<std::string_view, std::string_view>>({
     // Variables that the user may set.
     {"CP_POOL_PLAN_STORE",
      "The folder in which GPU ranks keep the plans that cuDNN has built, or off. Default: "
@@ -86,7 +88,7 @@ constexpr auto kVariables = std::to_array<EnvironmentVariable>({
 });
 
 // Returns a line of text as roff takes it: backslashes and hyphens are literal, and roff reads no line as a request.
-std::string escape(const std::string& text) {
+std::string escape(std::string_view text) {
   std::string out;
   if (!text.empty() && (text.front() == '.' || text.front() == '\'')) out = "\\&";
   for (const char c : text) {
@@ -115,28 +117,14 @@ std::string option_list(const CLI::App& app) {
   return text;
 }
 
-std::string environment() {
-  std::string text = ".SH ENVIRONMENT\n";
-  for (const EnvironmentVariable& variable : environment_variables()) {
-    text +=
-        fmt::format(".TP\n\\fB{}\\fR\n{}\n", escape(std::string{variable.name}), escape(std::string{variable.meaning}));
-  }
-  return text;
-}
-
 // Returns text that roff prints as it is, without filling.
 std::string literal(const std::string& text) {
   std::string out = ".nf\n";
-  std::istringstream in{text};
-  for (std::string line; std::getline(in, line);) out += line.empty() ? ".sp\n" : escape(line) + '\n';
+  for (const std::string_view line : protocol::lines_of(text)) out += line.empty() ? ".sp\n" : escape(line) + '\n';
   return out + ".fi\n";
 }
 
 }  // namespace
-
-std::span<const EnvironmentVariable> environment_variables() {
-  return kVariables;
-}
 
 std::string man_page(const CLI::App& app) {
   std::string text = fmt::format(".TH CP\\-POOL 1 \"\" \"cp\\-pool {}\"\n", CP_POOL_VERSION);
@@ -157,7 +145,10 @@ std::string man_page(const CLI::App& app) {
     text += option_list(*command) + literal(command->get_footer());
   }
   text += ".SH EXAMPLES\n" + literal(app.get_footer());
-  text += environment();
+  text += ".SH ENVIRONMENT\n";
+  for (const auto& [name, meaning] : kVariables) {
+    text += fmt::format(".TP\n\\fB{}\\fR\n{}\n", escape(name), escape(meaning));
+  }
   return text + ".SH EXIT STATUS\n" + literal(exit_code_help());
 }
 

@@ -22,10 +22,10 @@ double ms_between(Clock::time_point since, Clock::time_point now) {
 }
 
 // Returns the values of a map, the oldest first.
-template <class Map, class Since>
-auto by_age(const Map& map, Since since) {
+template <class Map>
+auto by_age(const Map& map) {
   auto out = mapped(map, [](const auto& entry) { return &entry.second; });
-  std::ranges::stable_sort(out, {}, since);
+  std::ranges::stable_sort(out, {}, &Map::mapped_type::since);
   return out;
 }
 
@@ -48,11 +48,7 @@ std::vector<std::string> standing_lines(const std::vector<RankStanding>& ranks, 
   for (const RankStanding& rank : ranks) {
     if (!rank.silent && rank.phase.empty()) continue;
     const auto known = std::ranges::find_if(groups, [&](const auto& g) { return stand_together(*g.front(), rank); });
-    if (known == groups.end()) {
-      groups.push_back({&rank});
-    } else {
-      known->push_back(&rank);
-    }
+    (known == groups.end() ? groups.emplace_back() : *known).push_back(&rank);
   }
   std::vector<std::string> out;
   for (const auto& group : groups) {
@@ -63,8 +59,7 @@ std::vector<std::string> standing_lines(const std::vector<RankStanding>& ranks, 
       continue;
     }
     const auto shortest = [&](double RankStanding::* ms) {
-      const auto less = [ms](const RankStanding* a, const RankStanding* b) { return a->*ms < b->*ms; };
-      return format_duration((*std::ranges::min_element(group, less))->*ms + ms_ago);
+      return format_duration(std::ranges::min(mapped(group, ms)) + ms_ago);
     };
     line += fmt::format("in {} for {}", first.phase, shortest(&RankStanding::ms));
     if (!first.operation.empty()) {
@@ -87,9 +82,9 @@ extern "C" void note_status_request(int /*signal*/) {
   status_asked = 1;
 }
 
-// Must be called in the foreground: a background process that changes its terminal is stopped.
-void set_terminal(const termios& settings) {
-  ::tcsetattr(STDIN_FILENO, TCSADRAIN, &settings);
+// A background process that changes its terminal is stopped.
+bool is_in_foreground() {
+  return ::tcgetpgrp(STDIN_FILENO) == ::getpgrp();
 }
 
 }  // namespace
@@ -106,23 +101,14 @@ void RunningNow::on_event(const Event& event) {
   if (const auto* run = std::get_if<RunStarted>(&event)) {
     expected_ = run->cases;
   } else if (const auto* spawned = std::get_if<PoolSpawned>(&event)) {
-    pools_[pool_name(spawned->pool)] = {.id = spawned->pool,
-                                        .ranks = spawned->world_size,
-                                        .ready = false,
-                                        .spawned = now,
-                                        .pids = fmt::format("{}", fmt::join(spawned->pids, ", "))};
+    pools_[spawned->pool] = {.event = *spawned, .since = now};
   } else if (const auto* ready = std::get_if<PoolReady>(&event)) {
-    const auto pool = pools_.find(pool_name(ready->pool));
+    const auto pool = pools_.find(ready->pool);
     if (pool != pools_.end()) pool->second.ready = true;
   } else if (const auto* retired = std::get_if<PoolRetired>(&event)) {
-    pools_.erase(pool_name(retired->pool));
+    pools_.erase(retired->pool);
   } else if (const auto* started = std::get_if<CaseStarted>(&event)) {
-    cases_[started->index] = {.id = started->id,
-                              .pool = pool_name(started->pool),
-                              .attempt = started->attempt,
-                              .since = now,
-                              .told = now,
-                              .answered = now};
+    cases_[started->index] = {.event = *started, .since = now, .told = now, .answered = now};
   } else if (const auto* progress = std::get_if<CaseProgress>(&event)) {
     const auto running = cases_.find(progress->index);
     if (running == cases_.end()) return;
@@ -141,37 +127,38 @@ void RunningNow::on_event(const Event& event) {
 }
 
 std::vector<std::string> RunningNow::lines(Clock::time_point now) const {
-  std::set<std::string> busy;
-  for (const auto& [index, running] : cases_) busy.insert(running.pool);
+  std::set<PoolId> busy;
+  for (const auto& [index, running] : cases_) busy.insert(running.event.pool);
   std::size_t starting = 0;
   std::size_t idle = 0;
-  for (const auto& [name, pool] : pools_) {
+  for (const auto& [id, pool] : pools_) {
     starting += pool.ready ? 0 : 1;
-    idle += pool.ready && !busy.contains(name) ? 1 : 0;
+    idle += pool.ready && !busy.contains(id) ? 1 : 0;
   }
   const std::string of = expected_ > 0 ? fmt::format(" of {}", expected_) : "";
   std::vector<std::string> out{fmt::format("{}{} finished; {} running, {} starting, {} idle", finished_, of,
                                            count_of(cases_.size(), "case"), count_of(starting, "pool"),
                                            count_of(idle, "pool"))};
-  for (const RunningCase* running : by_age(cases_, &RunningCase::since)) {
-    const auto pool = pools_.find(running->pool);
-    const std::string ranks =
-        pool == pools_.end()
-            ? ""
-            : fmt::format(" ({}{})", count_of(pool->second.ranks, "rank"),
-                          pool->second.pids.empty() ? "" : fmt::format(", processes {}", pool->second.pids));
+  for (const RunningCase* running : by_age(cases_)) {
+    const CaseStarted& started = running->event;
+    std::string ranks;
+    if (const auto pool = pools_.find(started.pool); pool != pools_.end()) {
+      const PoolSpawned& spawned = pool->second.event;
+      ranks = fmt::format(" ({}{}{})", count_of(spawned.world_size, "rank"), spawned.pids.empty() ? "" : ", processes ",
+                          fmt::join(spawned.pids, ", "));
+    }
     const std::string phase = running->phase.empty() ? "no phase reported"
                                                      : fmt::format("in {} for {}", running->phase,
                                                                    format_duration(ms_between(running->told, now)));
-    out.push_back(fmt::format("{} has been running for {} on {}{}{}, {}", running->id,
-                              format_duration(ms_between(running->since, now)), running->pool, ranks,
-                              running->attempt > 1 ? fmt::format(", attempt {}", running->attempt) : "", phase));
+    out.push_back(fmt::format("{} has been running for {} on {}{}{}, {}", started.id,
+                              format_duration(ms_between(running->since, now)), pool_name(started.pool), ranks,
+                              started.attempt > 1 ? fmt::format(", attempt {}", started.attempt) : "", phase));
     std::ranges::move(standing_lines(running->ranks, ms_between(running->answered, now)), std::back_inserter(out));
   }
-  for (const NamedPool* pool : by_age(pools_, &NamedPool::spawned)) {
+  for (const RunningPool* pool : by_age(pools_)) {
     if (pool->ready) continue;
-    out.push_back(fmt::format("{} has been starting for {}", pool_name(pool->id),
-                              format_duration(ms_between(pool->spawned, now))));
+    out.push_back(fmt::format("{} has been starting for {}", pool_name(pool->event.pool),
+                              format_duration(ms_between(pool->since, now))));
   }
   return out;
 }
@@ -223,20 +210,15 @@ void StatusRequests::answer() {
   for (const std::string& line : running_.lines(Clock::now())) show_(line);
 }
 
-bool StatusRequests::has_terminal() const {
-  return ::tcgetpgrp(STDIN_FILENO) == ::getpgrp();
-}
-
 // A shell may have changed the terminal after a stop (Ctrl-Z), so the settings are checked each time.
 void StatusRequests::take_keys() {
-  if (!has_terminal()) return;
+  if (!is_in_foreground()) return;
   termios now{};
   if (::tcgetattr(STDIN_FILENO, &now) != 0) return;
   if ((now.c_lflag & ICANON) != 0) {
     terminal_ = now;
     now.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);  // Ctrl-C and Ctrl-Z stay signals
-    set_terminal(now);
-    taken_ = true;
+    ::tcsetattr(STDIN_FILENO, TCSADRAIN, &now);
   }
   pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
   while (::poll(&input, 1, 0) == 1 && (input.revents & POLLIN) != 0) {
@@ -253,7 +235,8 @@ void StatusRequests::take_keys() {
 }
 
 void StatusRequests::restore_terminal() {
-  if (std::exchange(taken_, false) && has_terminal()) set_terminal(terminal_);
+  if (terminal_ && is_in_foreground()) ::tcsetattr(STDIN_FILENO, TCSADRAIN, &*terminal_);
+  terminal_.reset();
 }
 
 }  // namespace cp_pool

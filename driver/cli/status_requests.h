@@ -29,17 +29,13 @@ class RunningNow : public EventSink {
   }
 
  private:
-  struct NamedPool {
-    PoolId id;
-    int ranks = 0;
+  struct RunningPool {
+    PoolSpawned event;
+    Clock::time_point since;
     bool ready = false;
-    Clock::time_point spawned;
-    std::string pids;  // "12, 13"
   };
   struct RunningCase {
-    std::string id;
-    std::string pool;
-    int attempt = 1;
+    CaseStarted event;
     Clock::time_point since;
     std::string phase = {};  // the phase that was reported last
     Clock::time_point told;
@@ -50,7 +46,7 @@ class RunningNow : public EventSink {
 
   std::size_t expected_ = 0;  // number of cases; 0 if unknown
   std::size_t finished_ = 0;
-  std::map<std::string, NamedPool> pools_;
+  std::map<PoolId, RunningPool> pools_;
   std::map<std::size_t, RunningCase> cases_;  // by index
 };
 
@@ -73,7 +69,6 @@ class StatusRequests : public EventSink {
   std::uint64_t take_requests();
 
  private:
-  [[nodiscard]] bool has_terminal() const;
   void take_keys();
   void restore_terminal();
   void answer();
@@ -86,8 +81,7 @@ class StatusRequests : public EventSink {
   bool taken_up_ = false;  // the ranks have been asked for it
   Clock::time_point limit_;
   struct sigaction before_{};
-  bool taken_ = false;  // the terminal passes keys on without echo
-  termios terminal_{};  // the settings to restore
+  std::optional<termios> terminal_;  // the settings to restore, while the terminal passes keys on without echo
 };
 
 }  // namespace cp_pool

@@ -33,7 +33,7 @@ struct Place {
 // An input that does not exist is no file that could be lost.
 Place place_of(const InputFile& input) {
   std::optional<FileIdentity> identity = identify(input.path);
-  if (identity && !identity->rest.empty()) identity.reset();
+  if (identity && !identity->place.empty()) identity.reset();
   return {input.name, std::move(identity)};
 }
 
@@ -77,18 +77,11 @@ std::optional<FileIdentity> identify(const std::filesystem::path& path) {
     return FileIdentity{.device = status.st_dev, .inode = status.st_ino};
   }
   if (errno != ENOENT) return std::nullopt;
-  std::filesystem::path folder = follow_dangling_links(path);
-  std::filesystem::path rest;
   // The folder need not exist either: --run-dir makes its folder before files are opened.
-  do {
-    rest = rest.empty() ? folder.filename() : folder.filename() / rest;
-    folder = folder.has_parent_path() ? folder.parent_path() : std::filesystem::path{"."};
-    if (::stat(folder.c_str(), &status) == 0) {
-      if (!S_ISDIR(status.st_mode)) return std::nullopt;
-      return FileIdentity{.device = status.st_dev, .inode = status.st_ino, .rest = rest.lexically_normal().string()};
-    }
-  } while (folder.has_relative_path() && folder != ".");
-  return std::nullopt;
+  std::error_code error;
+  std::filesystem::path place = std::filesystem::absolute(follow_dangling_links(path), error);
+  place = std::filesystem::weakly_canonical(place, error);
+  return place.empty() ? std::nullopt : std::optional(FileIdentity{.place = std::move(place)});
 }
 
 std::vector<InputFile> execution_inputs(const ExecutionOptions& options) {
@@ -126,8 +119,8 @@ std::vector<Output> outputs_of(const ExecutionOptions& options) {
 }
 
 void check_outputs(const std::vector<Output>& outputs, const std::vector<InputFile>& inputs, bool force) {
-  const Place standard_out{"stdout", identify(kStdout)};
-  const Place standard_error{"stderr", identify(kStderr)};
+  const Place standard_out{"stdout", identify("/proc/self/fd/1")};
+  const Place standard_error{"stderr", identify("/proc/self/fd/2")};
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Output& output = outputs[i];
     const Place place{output.name(), identify(output.path)};

@@ -12,14 +12,14 @@ namespace cp_pool {
 // Two paths with equal identities are one file: one is a hard link, a symbolic link or another spelling of the other.
 struct FileIdentity {
   dev_t device = 0;
-  ino_t inode = 0;        // of the file; if there is none, of the nearest existing folder above it
-  std::string rest = {};  // from that folder to the file; empty if the file exists
+  ino_t inode = 0;
+  std::filesystem::path place = {};  // where a file would be made that does not exist; empty if it exists
 
   bool operator==(const FileIdentity&) const = default;
 };
 
 // Follows links. Returns nullopt if the path leads to something else than a regular file (a pipe, a device, a folder),
-// or if no file can be made there.
+// or through a file that is no folder.
 std::optional<FileIdentity> identify(const std::filesystem::path& path);
 
 // A file that a command reads.
@@ -29,10 +29,7 @@ struct InputFile {
   bool may_become_events = false;  // --events may replace it, because it is read whole before
 };
 
-// Paths of the standard streams.
-inline constexpr const char* kStdin = "/proc/self/fd/0";
-inline constexpr const char* kStdout = "/proc/self/fd/1";
-inline constexpr const char* kStderr = "/proc/self/fd/2";
+inline constexpr const char* kStdin = "/proc/self/fd/0";  // the path of this standard stream
 
 // Returns the input files that these options name.
 std::vector<InputFile> execution_inputs(const ExecutionOptions& options);

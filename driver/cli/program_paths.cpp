@@ -1,7 +1,7 @@
 #include "driver/cli/program_paths.h"
 
 #include <cstdlib>
-#include <set>
+#include <map>
 #include <system_error>
 
 #include <fmt/format.h>
@@ -9,19 +9,23 @@
 
 #include "cases/did_you_mean.h"
 #include "driver/core/exit_code.h"
+#include "driver/core/mapped.h"
 
 namespace cp_pool {
 namespace {
 
-// The existing folders of shipped matrices: of the installation, then of the sources that the program was built from.
-std::vector<std::filesystem::path> matrix_folders() {
-  std::vector<std::filesystem::path> folders;
+// The files of the shipped matrices by name: those of the installation come before those of the sources that the
+// program was built from.
+std::map<std::string, std::filesystem::path> matrix_files() {
+  std::map<std::string, std::filesystem::path> files;
   for (const std::filesystem::path& folder : {program_path().parent_path().parent_path() / "share/cp-pool/matrices",
                                               std::filesystem::path{CP_POOL_SOURCE_DIR "/cases/matrices"}}) {
-    std::error_code ignored;
-    if (std::filesystem::is_directory(folder, ignored)) folders.push_back(folder);
+    std::error_code ignored;  // one of the folders may be missing
+    for (const auto& entry : std::filesystem::directory_iterator{folder, ignored}) {
+      if (entry.path().extension() == ".json") files.emplace(entry.path().stem().string(), entry.path());
+    }
   }
-  return folders;
+  return files;
 }
 
 }  // namespace
@@ -35,22 +39,14 @@ std::filesystem::path default_worker() {
 }
 
 std::vector<std::string> shipped_matrices() {
-  std::set<std::string> names;
-  for (const std::filesystem::path& folder : matrix_folders()) {
-    for (const auto& entry : std::filesystem::directory_iterator{folder}) {
-      if (entry.path().extension() == ".json") names.insert(entry.path().stem().string());
-    }
-  }
-  return {names.begin(), names.end()};
+  return mapped(matrix_files(), [](const auto& named) { return named.first; });
 }
 
 std::filesystem::path find_matrix(const std::string& name_or_file) {
   std::filesystem::path path{name_or_file};
   if (path.has_parent_path() || path.extension() == ".json") return path;
-  for (const std::filesystem::path& folder : matrix_folders()) {
-    std::filesystem::path file = folder / (name_or_file + ".json");
-    if (std::filesystem::exists(file)) return file;
-  }
+  const auto files = matrix_files();
+  if (const auto file = files.find(name_or_file); file != files.end()) return file->second;
   const std::vector<std::string> names = shipped_matrices();
   throw CommandError(ExitCode::bad_input,
                      fmt::format("there is no matrix '{}'{}; shipped are: {}; a file ends in .json", name_or_file,

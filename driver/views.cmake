@@ -97,7 +97,6 @@ add_library(cp_cli STATIC
   cli/commands/completion_command.cpp
   cli/commands/conformance_command.cpp
   cli/commands/diff_command.cpp
-  cli/commands/doctor.cpp
   cli/commands/doctor_command.cpp
   cli/commands/explain_command.cpp
   cli/commands/explanation.cpp

@@ -20,22 +20,16 @@ std::optional<int> gpu_number(std::string_view text) {
 }  // namespace
 
 int count_gpus(const std::filesystem::path& dev, const char* visible) {
-  const int count = protocol::count_gpu_files(dev);
-  if (visible == nullptr) return count;
-  return std::min(count, static_cast<int>(protocol::visible_gpus(visible).size()));
+  return static_cast<int>(visible_gpu_names(dev, visible).size());
 }
 
-DeviceChoice choose_device(const std::string& requested, int gpus, bool built_for_gpus) {
+DeviceChoice choose_device(const std::string& requested, bool shipped, int gpus, bool built) {
   if (requested != "auto") return {.device = requested};
-  if (gpus == 0 || built_for_gpus) return {.device = gpus > 0 ? "cuda" : "cpu"};
+  if (gpus == 0 || !shipped || built) return {.device = gpus > 0 ? "cuda" : "cpu"};
   return {.device = "cpu",
           .warning = fmt::format("ranks run on the CPU: this machine has {}, but the worker was built without its CUDA "
                                  "part (with nvcc of CUDA 13 installed: {})",
                                  gpus == 1 ? "a GPU" : fmt::format("{} GPUs", gpus), kBuildForGpus)};
-}
-
-DeviceChoice choose_device(const std::string& requested, bool shipped) {
-  return choose_device(requested, count_gpus(), !shipped || built_for_gpus());
 }
 
 int ranks_to_try(const std::string& device, int gpus) {
@@ -69,25 +63,17 @@ std::optional<std::vector<int>> parse_gpu_list(std::string_view text) {
   return out;
 }
 
-std::string wrong_with_gpus(const std::string& text) {
-  return parse_gpu_list(text) ? "" : fmt::format("'{}' is no list of GPUs, each once; write 0-3,6", text);
-}
-
 std::vector<std::string> visible_gpu_names(const std::filesystem::path& dev, const char* visible) {
-  const int count = count_gpus(dev, visible);
+  const auto count = static_cast<std::size_t>(protocol::count_gpu_files(dev));
   std::vector<std::string> out;
   if (visible != nullptr) out = protocol::visible_gpus(visible);
-  for (int gpu = 0; visible == nullptr && gpu < count; ++gpu) out.push_back(std::to_string(gpu));
-  out.resize(static_cast<std::size_t>(count));
+  for (std::size_t gpu = 0; visible == nullptr && gpu < count; ++gpu) out.push_back(std::to_string(gpu));
+  out.resize(std::min(out.size(), count));
   return out;
 }
 
-std::vector<std::string> gpus_of_list(const std::string& list) {
-  std::vector<std::string> shown = visible_gpu_names("/dev", std::getenv("CUDA_VISIBLE_DEVICES"));
-  return list.empty() ? shown : chosen_gpus(*parse_gpu_list(list), shown);
-}
-
 std::vector<std::string> chosen_gpus(const std::vector<int>& list, const std::vector<std::string>& shown) {
+  if (list.empty()) return shown;
   std::vector<std::string> out;
   for (const int gpu : list) {
     if (!shown.empty() && gpu >= static_cast<int>(shown.size())) {

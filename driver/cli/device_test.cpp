@@ -65,20 +65,21 @@ TEST(GpusToShare, AreThoseOfAMachineWithFewerThanRanks) {
 
 TEST(Device, NamedByTheUserIsTaken) {
   for (const int gpus : {0, 2}) {
-    EXPECT_EQ(choose_device("cpu", gpus, true).device, "cpu");
-    EXPECT_EQ(choose_device("cuda", gpus, false).device, "cuda");
-    EXPECT_EQ(choose_device("cuda", gpus, false).warning, "");
+    EXPECT_EQ(choose_device("cpu", true, gpus, true).device, "cpu");
+    EXPECT_EQ(choose_device("cuda", true, gpus, false).device, "cuda");
+    EXPECT_EQ(choose_device("cuda", true, gpus, false).warning, "");
   }
 }
 
 TEST(Device, AutoTakesGpusThatTheWorkerCanUse) {
-  EXPECT_EQ(choose_device("auto", 2, true).device, "cuda");
-  EXPECT_EQ(choose_device("auto", 0, true).device, "cpu");
-  EXPECT_EQ(choose_device("auto", 0, false).warning, "");
+  EXPECT_EQ(choose_device("auto", true, 2, true).device, "cuda");
+  EXPECT_EQ(choose_device("auto", false, 2, false).device, "cuda") << "a worker of the user's";
+  EXPECT_EQ(choose_device("auto", true, 0, true).device, "cpu");
+  EXPECT_EQ(choose_device("auto", true, 0, false).warning, "");
 }
 
 TEST(Device, AutoSaysWhyItLeavesGpusAlone) {
-  const DeviceChoice choice = choose_device("auto", 2, false);
+  const DeviceChoice choice = choose_device("auto", true, 2, false);
   EXPECT_EQ(choice.device, "cpu");
   EXPECT_EQ(
       choice.warning,
@@ -118,6 +119,7 @@ TEST_F(VisibleGpus, AreThoseOfTheMachineOrOfTheEnvironment) {
 
 TEST(ChosenGpus, AreNamedByTheirPlaceAmongThoseThatAreShown) {
   EXPECT_THAT(chosen_gpus({2, 0}, {"7", "GPU-1d2c", "5"}), ElementsAre("5", "7"));
+  EXPECT_THAT(chosen_gpus({}, {"7", "GPU-1d2c"}), ElementsAre("7", "GPU-1d2c"));
   EXPECT_THAT(chosen_gpus({6, 7}, {}), ElementsAre("6", "7"));
 }
 

@@ -23,6 +23,10 @@ int fail(ExitCode code, const std::string& message) {
 
 }  // namespace
 
+void print_on_stdout(std::string_view text) {
+  write_all(STDOUT_FILENO, text, "stdout");
+}
+
 void print_on_stderr(const std::string& line) {
   try {
     write_all(STDERR_FILENO, line + '\n', "stderr");

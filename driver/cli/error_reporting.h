@@ -1,4 +1,4 @@
-// Reports errors, warnings and notices to the user, on stderr.
+// Prints the answers of commands on stdout, and reports errors, warnings and notices to the user on stderr.
 #pragma once
 
 #include <functional>
@@ -6,6 +6,9 @@
 #include <string_view>
 
 namespace cp_pool {
+
+// Throws OutputError.
+void print_on_stdout(std::string_view text);
 
 // Print "cp-pool: error: MESSAGE", "cp-pool: warning: MESSAGE" and "cp-pool: MESSAGE". `message` ends without a
 // newline; it may quote the command line and input files, so it is cleaned.

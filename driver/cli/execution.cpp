@@ -3,6 +3,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <exception>
+#include <regex>
 #include <sstream>
 #include <sys/stat.h>
 #include <system_error>
@@ -55,7 +56,7 @@ class ResultLines : public EventSink {
  public:
   void on_event(const Event& event) override {
     if (const auto* finished = std::get_if<CaseFinished>(&event)) {
-      write_all(STDOUT_FILENO, to_line(case_result_json(*finished)) + '\n', "stdout");
+      print_on_stdout(to_line(case_result_json(*finished)) + '\n');
     }
   }
   void on_tick() override { expect_reader(STDOUT_FILENO, "stdout"); }
@@ -86,24 +87,6 @@ void make_room_for_logs(const std::filesystem::path& run_dir) {
 }
 
 constexpr const char* kInject = "CP_POOL_INJECT";
-
-struct Target {
-  int rank;
-  std::string glob = "*";  // over the IDs of cases
-};
-
-// Reads KIND@RANK:PHASE[:CASE]. Returns nullopt for any other text.
-std::optional<Target> target_of(const std::string& fault) {
-  const std::size_t at = fault.find('@');
-  const std::size_t colon = fault.find(':', std::min(at, fault.size()));
-  if (colon == std::string::npos) return std::nullopt;
-  const auto rank = parse_number<int>(std::string_view{fault}.substr(at + 1, colon - at - 1));
-  if (!rank) return std::nullopt;
-  Target target{.rank = *rank};
-  const std::size_t second = fault.find(':', colon + 1);
-  if (second != std::string::npos && second + 1 < fault.size()) target.glob = fault.substr(second + 1);
-  return target;
-}
 
 }  // namespace
 
@@ -138,14 +121,14 @@ Execution::Execution(const ExecutionOptions& options, Show show, bool free_stdin
                                         : PhaseTimes::none);
     views_.add_listener(*reported_);
   }
+  if (show == Show::result_lines) owned_.push_back(std::make_unique<ResultLines>());
+  for (const auto& sink : owned_) views_.add(*sink);
   if (annotates) {
     listen(at_end([this] {
       if (terminal_) terminal_->clear_live();
       for (const std::string& line : github_annotations(reported_->report())) print_on_stderr(line);
     }));
   }
-  if (show == Show::result_lines) owned_.push_back(std::make_unique<ResultLines>());
-  for (const auto& sink : owned_) views_.add(*sink);
   if (!locks_.empty()) views_.expect_other_outputs();
   config_.tick = kTick;
   bool live = false;
@@ -165,8 +148,8 @@ Execution::Execution(const ExecutionOptions& options, Show show, bool free_stdin
 }
 
 void Execution::listen(std::function<void(const Event&)> hear) {
-  listeners_.emplace_back(std::move(hear));
-  views_.add_listener(listeners_.back());
+  owned_.push_back(std::make_unique<Listener>(std::move(hear)));
+  views_.add_listener(*owned_.back());
 }
 
 int Execution::operator()(const std::function<RunResult(const RunConfig&, EventSink&)>& run) {
@@ -215,7 +198,7 @@ void Execution::tell(std::string_view kind, const std::string& message) {
 
 void Execution::print_answer(const std::string& line) {
   try {
-    write_all(STDOUT_FILENO, line + '\n', "stdout");
+    print_on_stdout(line + '\n');
   } catch (const OutputError& e) {
     if (!answer_lost_) tell("error", e.what());
     answer_lost_ = true;
@@ -225,20 +208,24 @@ void Execution::print_answer(const std::string& line) {
 void expect_injected_ranks(const std::vector<Item>& cases) {
   const char* const faults = std::getenv(kInject);
   if (faults == nullptr) return;
+  static const std::regex form{"[^@]*@([^:]*):[^:]*(?::(.+))?:?"};  // KIND@RANK:PHASE[:CASE]
   std::istringstream words{faults};
   for (std::string fault; words >> fault;) {
-    const std::optional<Target> target = target_of(fault);
-    if (!target) continue;
+    std::smatch parts;
+    if (!std::regex_match(fault, parts, form)) continue;
+    const std::string glob = parts[2].matched ? parts[2].str() : "*";  // over the IDs of cases
+    const auto rank = parse_number<int>(parts[1].str());
+    if (!rank) continue;
     int most_ranks = 0;
     for (const Item& named : cases) {
-      if (glob_matches(target->glob, named.id)) most_ranks = std::max(most_ranks, named.payload->ranks());
+      if (glob_matches(glob, named.id)) most_ranks = std::max(most_ranks, named.payload->ranks());
     }
-    if (target->rank < most_ranks) continue;
+    if (*rank < most_ranks) continue;
     throw CommandError(ExitCode::usage,
                        most_ranks == 0
-                           ? fmt::format("{}: {}: no selected case matches {}", kInject, fault, target->glob)
+                           ? fmt::format("{}: {}: no selected case matches {}", kInject, fault, glob)
                            : fmt::format("{}: {}: no selected case has a rank {}; the largest that it names has {}",
-                                         kInject, fault, target->rank, count_of(most_ranks, "rank")));
+                                         kInject, fault, *rank, count_of(most_ranks, "rank")));
   }
 }
 

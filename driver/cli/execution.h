@@ -2,7 +2,6 @@
 // the exit code at the end.
 #pragma once
 
-#include <deque>
 #include <memory>
 
 #include "driver/cli/execution_options.h"
@@ -96,7 +95,6 @@ class Execution {
   std::optional<ReportedRun> reported_;  // if there are reports of it
   std::optional<StatusRequests> status_requests_;
   std::vector<std::unique_ptr<EventSink>> owned_;
-  std::deque<Listener> listeners_;
   bool answer_lost_ = false;
 };
 

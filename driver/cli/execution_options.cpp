@@ -1,7 +1,5 @@
 #include "driver/cli/execution_options.h"
 
-#include <cstdlib>
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -12,6 +10,7 @@
 #include "driver/core/exit_code.h"
 #include "driver/ranks/launcher.h"
 #include "driver/report/terminal_sink.h"
+#include "worker/protocol/environment.h"
 
 namespace cp_pool {
 namespace {
@@ -78,7 +77,7 @@ void apply_worker(const CLI::App& command, ExecutionOptions& options) {
   if (was_given(command, "--delays") && !adapter) refuse(command, "--delays needs --adapter");
   config.expect_judged = adapter;
   config.start_timeout_grows = adapter && !is_set(command, "--start-timeout");
-  if (options.bound_factor != 1) config.bound_factor = options.bound_factor;
+  if (config.bound_factor == 1) config.bound_factor.reset();
   config.launcher = parse_launcher(options.launcher);
   if (config.launcher.kind != LauncherKind::local) {
     if (must_fork) refuse(command, "--fork on needs --launcher local");
@@ -91,25 +90,19 @@ void apply_worker(const CLI::App& command, ExecutionOptions& options) {
 
 // To be called after apply_worker. Throws CommandError (usage).
 void apply_perf(const CLI::App& command, ExecutionOptions& options) {
-  constexpr const char* kSeeHelp = "(see cp-pool run --help)";
   if (options.mode != "perf") {
     for (const char* name : {"--warmup", "--iterations", "--graph", "--trace", "--baseline", "--max-ratio"}) {
-      if (!was_given(command, name)) continue;
-      throw CommandError(ExitCode::usage, fmt::format("{} needs --mode perf {}", name, kSeeHelp));
+      if (was_given(command, name)) refuse(command, fmt::format("{} needs --mode perf", name));
     }
     options.baseline.reset();
     options.config.max_ratio.reset();
     return;
   }
-  if (options.perf.iterations < 1) {
-    throw CommandError(ExitCode::usage, fmt::format("--iterations: at least 1 {}", kSeeHelp));
-  }
+  if (options.perf.iterations < 1) refuse(command, "--iterations: at least 1");
   if (options.perf.graph && options.config.device != "cuda") {
     throw CommandError(ExitCode::usage, "--graph needs ranks on GPUs (--device cuda)");
   }
-  if (options.config.max_ratio && !options.baseline) {
-    throw CommandError(ExitCode::usage, fmt::format("--max-ratio needs --baseline {}", kSeeHelp));
-  }
+  if (options.config.max_ratio && !options.baseline) refuse(command, "--max-ratio needs --baseline");
   if (options.trace_dir) options.perf.trace_dir = options.trace_dir->string();
   options.config.perf = options.perf;
   if (was_given(command, "--slots"))
@@ -128,21 +121,18 @@ void apply_slots(const CLI::App& command, ExecutionOptions& options) {
   if (!on_gpus && was_given(command, "--gpus")) refuse(command, "--gpus needs --device cuda");
   if (!on_gpus) return;
   if (!options.config.perf) options.config.slots = 0;
-  const std::vector<std::string> gpus = gpus_of_list(options.gpus);
+  const std::vector<std::string> gpus = chosen_gpus(options.gpus);
   if (!options.gpus.empty() || gpus.size() > 1) options.config.gpus = gpus;
-}
-
-std::optional<std::string> own_variable(const char* name) {
-  const char* const value = std::getenv(name);
-  return value == nullptr ? std::nullopt : std::optional<std::string>{value};
 }
 
 // Throws CommandError (bad_input).
 std::vector<HostShare> hosts_of(const RunConfig& config) {
   constexpr const char* kHostfile = "OMPI_MCA_orte_default_hostfile";
   try {
-    const auto hostfile = own_variable(kHostfile);
-    if (config.launcher.kind != LauncherKind::mpirun || !hostfile) return slurm_allocation(own_variable, config.device);
+    const auto hostfile = protocol::process_variable(kHostfile);
+    if (config.launcher.kind != LauncherKind::mpirun || !hostfile) {
+      return slurm_allocation(protocol::process_variable, config.device);
+    }
     return hosts_of_hostfile(FileReader(*hostfile).read_all());
   } catch (const std::invalid_argument& error) {
     throw CommandError(ExitCode::bad_input, fmt::format("{}: {}", kHostfile, error.what()));
@@ -191,7 +181,7 @@ std::vector<std::string> rerun_arguments(const CLI::App& command, const Executio
   add("--launcher", options.launcher);
   add("--fork", options.fork);
   add("--delays", options.worker.delays);
-  if (options.bound_factor) add("--bound-factor", fmt::format("{}", *options.bound_factor));
+  add("--bound-factor", fmt::format("{}", options.config.bound_factor.value_or(1)));
   add("--timeout", duration_text(options.config.timeout));
   add("--start-timeout", duration_text(options.config.start_timeout));
   if (options.config.perf) {
@@ -257,6 +247,14 @@ void add_device(CLI::App& command, std::string& device) {
              "Device of the ranks: auto is cuda if there is a GPU, else cpu");
 }
 
+void add_gpus(CLI::App& command, std::vector<int>& list, const std::string& more) {
+  const auto wrong_with_list = [](const std::string& text) {
+    return parse_gpu_list(text) ? "" : fmt::format("'{}' is no list of GPUs, each once; write 0-3,6", text);
+  };
+  add_text(command, "--gpus", "LIST", [&list](const std::string& text) { list = *parse_gpu_list(text); },
+           "Which of the visible GPUs to use: 0-3,6" + more, {.check = wrong_with_list, .default_text = "all"});
+}
+
 void add_views(CLI::App& command, ExecutionOptions& options) {
   add_flag(command, "--no-skip", options.config.no_skip,
            fmt::format("Exit with code {} if a case is skipped", to_int(ExitCode::infra)));
@@ -300,9 +298,7 @@ void add_execution(CLI::App& command, ExecutionOptions& options) {
              "Whether ranks share GPUs if there are fewer GPUs than ranks: auto does, except with --mode perf");
   add_count(command, "--slots", config.slots,
             "CPU ranks that may work at once, in all pools together; 0 = as many as there are cores");
-  add_text(command, "--gpus", "LIST", options.gpus,
-           "Which of the visible GPUs to use: 0-3,6. Each pool gets its own GPUs",
-           {.check = wrong_with_gpus, .default_text = "all"});
+  add_gpus(command, options.gpus, ". Each pool gets its own GPUs");
   add_choice(command, "--spare", "WHEN", {"auto", "on", "off"}, options.spare,
              "If slots are free, keep a spare pool ready that takes over after a crash: auto does on CPU");
   add_worker(command, options.worker);
@@ -316,7 +312,7 @@ void add_execution(CLI::App& command, ExecutionOptions& options) {
            "Delay the adapter's work at random places, by at most MAX_MS each (default 2): a result that "
            "depends on timing then becomes wrong (docs/adapters.md)",
            {.check = wrong_with_delays});
-  add_ratio(command, "--bound-factor", options.bound_factor,
+  add_ratio(command, "--bound-factor", config.bound_factor,
             "Multiply every bound by this; reports show the factor. The worker has to support it");
   add_duration(command, "--timeout", config.timeout, kShortest, "Deadline of a case");
   add_duration(command, "--start-timeout", config.start_timeout, kShortest,

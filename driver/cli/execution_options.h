@@ -9,14 +9,13 @@ namespace cp_pool {
 struct ExecutionOptions {
   RunConfig config;                 // worker_command is filled in when the command is carried out
   std::string share_gpus = "auto";  // auto | on | off; sets config.share_gpus
-  std::string gpus;                 // the list of --gpus; sets config.gpus
+  std::vector<int> gpus;            // the list of --gpus; sets config.gpus
   std::string mode = "verify";      // verify | perf; sets config.perf, with the next two
   protocol::PerfRequest perf;
   std::optional<std::filesystem::path> trace_dir;
   WorkerChoice worker;
-  std::string launcher = "local";      // as given; sets config.launcher
-  std::string fork = "auto";           // auto | on | off; whether an adapter's ranks are forked from one process
-  std::optional<double> bound_factor;  // as in protocol::RunOfCase
+  std::string launcher = "local";  // as given; sets config.launcher
+  std::string fork = "auto";       // auto | on | off; whether an adapter's ranks are forked from one process
   std::optional<std::filesystem::path> junit;
   std::optional<std::filesystem::path> events;
   std::optional<std::filesystem::path> html;
@@ -65,5 +64,7 @@ void add_adapter(CLI::App& command, WorkerChoice& worker);
 void check_worker(const CLI::App& command, const WorkerChoice& worker);
 // Adds --device.
 void add_device(CLI::App& command, std::string& device);
+// Adds --gpus. `more` is added to its help.
+void add_gpus(CLI::App& command, std::vector<int>& list, const std::string& more = "");
 
 }  // namespace cp_pool

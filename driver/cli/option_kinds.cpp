@@ -43,12 +43,9 @@ std::string wrong_with_count(const std::string& text, int least) {
   if (text.empty() || text.find_first_not_of("0123456789") != std::string::npos) {
     return fmt::format("'{}' is no whole number", text);
   }
-  const bool zero = text.find_first_not_of('0') == std::string::npos;
-  if (zero && least > 0) return fmt::format("'{}' is less than {}", text, least);
-  constexpr int kMost = std::numeric_limits<int>::max();
-  int value = 0;
-  const bool fits = std::from_chars(text.data(), text.data() + text.size(), value).ec == std::errc{};
-  return fits ? "" : fmt::format("'{}' is more than {}", text, kMost);
+  const auto value = parse_number<int>(text);
+  if (!value) return fmt::format("'{}' is more than {}", text, std::numeric_limits<int>::max());
+  return *value < least ? fmt::format("'{}' is less than {}", text, least) : "";
 }
 
 std::string wrong_with_duration(const std::string& text, std::chrono::milliseconds minimum) {
@@ -77,18 +74,6 @@ std::string run_from_folder(const std::string& text, const std::filesystem::path
   std::error_code ignored;
   const bool is_file = text.find('/') != std::string::npos || std::filesystem::exists(folder / text, ignored);
   return is_file && text != "last" ? path_from_folder(text, folder) : text;
-}
-
-// A value may begin with '-', so it is written behind a '='.
-void append_given(const CLI::Option& option, std::vector<std::string>& words) {
-  if (option.count() == 0) return;
-  const std::string name =
-      option.get_lnames().empty() ? "-" + option.get_snames().front() : "--" + option.get_lnames().front();
-  if (option.get_items_expected_max() == 0) {
-    words.push_back(name);
-    return;
-  }
-  for (const std::string& value : option.results()) words.push_back(fmt::format("{}={}", name, value));
 }
 
 }  // namespace
@@ -248,23 +233,25 @@ bool is_set(const CLI::App& command, const std::string& name) {
   return was_given(command, name) || is_configured(command, name);
 }
 
-std::vector<std::string> given_words(const CLI::App& command, const std::vector<std::string>& names) {
-  std::vector<std::string> words;
-  for (const std::string& name : names) append_given(*command.get_option(name), words);
-  return words;
-}
-
-std::vector<std::string> given_words_but(const CLI::App& command, const std::vector<std::string>& names) {
+std::vector<std::string> given_words(const CLI::App& command, Which which, const std::vector<std::string>& names) {
   std::vector<std::string> words;
   for (const CLI::Option* option : command.get_options()) {
     const auto is_it = [option](const std::string& name) { return option->check_name(name); };
-    if (std::ranges::none_of(names, is_it)) append_given(*option, words);
+    if (option->count() == 0 || std::ranges::any_of(names, is_it) != (which == Which::named)) continue;
+    const std::string name = option->get_name();
+    if (option->get_items_expected_max() == 0) {
+      words.push_back(name);
+      continue;
+    }
+    // A value may begin with '-', so it is written behind a '='.
+    for (const std::string& value : option->results()) words.push_back(fmt::format("{}={}", name, value));
   }
   return words;
 }
 
 void refuse(const CLI::App& command, const std::string& message) {
-  throw CommandError(ExitCode::usage, fmt::format("{} (see cp-pool {} --help)", message, command.get_name()));
+  const std::string name = command.get_parent() == nullptr ? "" : command.get_name() + ' ';
+  throw CommandError(ExitCode::usage, fmt::format("{} (see cp-pool {}--help)", message, name));
 }
 
 void refuse_both(const CLI::App& command, const std::string& one, const std::string& other) {

@@ -111,12 +111,11 @@ bool was_given(const CLI::App& command, const std::string& name);
 bool is_set(const CLI::App& command, const std::string& name);
 // True if the environment or cp-pool.toml set the option.
 bool is_configured(const CLI::App& command, const std::string& name);
-// Returns the options of `names` that were given, with their values, as words that the parser of a command with these
-// options reads back.
-std::vector<std::string> given_words(const CLI::App& command, const std::vector<std::string>& names);
-// Returns all options that were given, except `names`.
-std::vector<std::string> given_words_but(const CLI::App& command, const std::vector<std::string>& names);
-// Throws CommandError (usage) with the message and a pointer to the help of the command.
+// Returns the options that were given, with their values, as words that the parser of a command with these options
+// reads back: those of `names`, or all but these.
+enum class Which { named, others };
+std::vector<std::string> given_words(const CLI::App& command, Which which, const std::vector<std::string>& names);
+// Throws CommandError (usage) with the message and a pointer to the help of the command, or of cp-pool itself.
 [[noreturn]] void refuse(const CLI::App& command, const std::string& message);
 // Throws CommandError (usage) if both are given.
 void refuse_both(const CLI::App& command, const std::string& one, const std::string& other);

@@ -44,18 +44,14 @@ std::string option_for_own_pools(const CLI::App& command, const ExecutionOptions
   return "";
 }
 
-service::WhenLost when_lost(const ServiceOptions& options) {
-  return options.when_lost == "local" ? service::WhenLost::local : service::WhenLost::infra;
-}
-
-// Returns nullopt if the cases run on pools of this process.
-std::optional<ServiceConnection> open_service(const ServiceOptions& options, const std::string& client,
-                                              const RunConfig& config, const RunStarted& header) {
-  if (options.refused) return std::nullopt;
+// Returns what runs the cases on a service; nullptr if they run on pools of this process.
+std::unique_ptr<CaseExecutor> open_service(const ServiceOptions& options, const std::string& client,
+                                           const RunConfig& config, const RunStarted& header, EventSink& sink) {
+  if (options.refused) return nullptr;
   try {
     std::optional<ServiceConnection> connection = ServiceConnection::find(options.name, client);
     if (!connection) {
-      if (!options.wanted) return std::nullopt;
+      if (!options.wanted) return nullptr;
       throw CommandError(ExitCode::infra,
                          fmt::format("service '{}' is not running; start it with cp-pool serve{}", options.name,
                                      options.name == service::kDefaultName ? "" : " --name " + options.name));
@@ -63,16 +59,17 @@ std::optional<ServiceConnection> open_service(const ServiceOptions& options, con
     if (!options.own_pools.empty()) {
       report_notice(fmt::format("this run does not use service '{}' (process {}), because {} needs pools of its own",
                                 options.name, connection->pid(), options.own_pools));
-      return std::nullopt;
+      return nullptr;
     }
     connection->open(service::open_request(config, header));
     report_notice(fmt::format("on service '{}' (process {})", options.name, connection->pid()));
-    return connection;
+    const auto when_lost = options.when_lost == "local" ? service::WhenLost::local : service::WhenLost::infra;
+    return service::executor_on(*std::move(connection), when_lost, config, sink);
   } catch (const service::SocketError& error) {
     if (options.wanted) throw;
     report_warning(fmt::format("this run does not use a service: {}", error.what()));
+    return nullptr;
   }
-  return std::nullopt;
 }
 
 }  // namespace
@@ -81,11 +78,9 @@ void add_service_name(CLI::App& command, std::string& name, const std::string& h
   add_text(command, "--name", "NAME", name, help, {.check = service::wrong_with_name, .default_text = name});
 }
 
-void with_service(const std::string& name, const std::string& client,
-                  const std::function<void(ServiceConnection&)>& use) {
-  std::optional<ServiceConnection> connection = ServiceConnection::find(name, client);
-  if (!connection) throw CommandError(ExitCode::infra, fmt::format("service '{}' is not running", name));
-  use(*connection);
+ServiceConnection expect_service(const std::string& name, const std::string& client) {
+  if (auto connection = ServiceConnection::find(name, client)) return *std::move(connection);
+  throw CommandError(ExitCode::infra, fmt::format("service '{}' is not running", name));
 }
 
 void add_service_of_submit(CLI::App& command, ServiceOptions& options) {
@@ -124,17 +119,15 @@ void fill_service(const CLI::App& command, const ExecutionOptions& execution, Se
 
 RunResult run_cases(const ServiceOptions& options, const std::string& client, const std::vector<Item>& cases,
                     const RunConfig& config, const RunStarted& header, EventSink& sink) {
-  auto connection = open_service(options, client, config, header);
-  if (!connection) return run_cases(cases, config, header, sink);
-  return run_cases(*service::executor_on(*std::move(connection), when_lost(options), config, sink), cases, header);
+  const auto service = open_service(options, client, config, header, sink);
+  return service ? run_cases(*service, cases, header) : run_cases(cases, config, header, sink);
 }
 
 RunResult run_stream(const ServiceOptions& options, const std::string& client, int fd, const ReadCase& read_case,
                      int jobs, const RunConfig& config, const RunStarted& header, EventSink& sink) {
-  auto connection = open_service(options, client, config, header);
-  if (!connection) return run_stream(fd, read_case, config, header, sink, jobs);
-  const auto executor = service::executor_on(*std::move(connection), when_lost(options), config, sink);
-  return run_stream(*executor, fd, read_case, jobs, header);
+  const auto service = open_service(options, client, config, header, sink);
+  return service ? run_stream(*service, fd, read_case, jobs, header)
+                 : run_stream(fd, read_case, config, header, sink, jobs);
 }
 
 }  // namespace cp_pool

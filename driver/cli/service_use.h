@@ -20,9 +20,9 @@ struct ServiceOptions {
 
 // Adds --name, for the commands about a service.
 void add_service_name(CLI::App& command, std::string& name, const std::string& help);
-// Calls `use` with a service. Throws CommandError (infra) if the service is not there, or service::SocketError.
-void with_service(const std::string& name, const std::string& client,
-                  const std::function<void(service::ServiceConnection&)>& use);
+// Returns the connection to a service. Throws CommandError (infra) if the service is not there, or
+// service::SocketError.
+service::ServiceConnection expect_service(const std::string& name, const std::string& client);
 
 // submit uses a service by itself if there is one: --service NAME and --no-service. run does not: --service [NAME].
 void add_service_of_submit(CLI::App& command, ServiceOptions& options);

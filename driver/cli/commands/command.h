@@ -50,18 +50,18 @@ class PrintCommand : public CommandWith<PrintText> {
   int run(const std::string& program) override;
 };
 
+enum class Configured { no, yes };
+
 struct Subcommand {
   const char* name;
   const char* summary;  // beside its name in cp-pool --help
   std::string footer;   // below its options: examples, each of which can be called
   // Adds the options to `command`, the parser's subcommand of this name.
   std::unique_ptr<Command> (*add)(CLI::App& command);
-  // True if options that the command line leaves out are taken from the environment and cp-pool.toml
+  // Whether options that the command line leaves out are taken from the environment and cp-pool.toml
   // (docs/configuration.md). A key sets the options of its name in all such subcommands.
-  bool configured = false;
+  Configured configured = Configured::no;
 };
-
-enum class Configured { no, yes };
 
 // The constructor of T takes the parser's subcommand and adds its options to it.
 template <typename T>
@@ -71,13 +71,14 @@ Subcommand subcommand(const char* name, const char* summary, const std::string& 
           .summary = summary,
           .footer = footer,
           .add = [](CLI::App& command) -> std::unique_ptr<Command> { return std::make_unique<T>(command); },
-          .configured = configured == Configured::yes};
+          .configured = configured};
 }
 
-// Returns the subcommand that is asked for, with its options read and checked. Throws CommandError (usage).
-std::unique_ptr<Command> parse_command_line(int argc, const char* const* argv);
+// Returns the subcommand that is asked for, with its options read and checked. `words` are those after `cp-pool`, here
+// and below. Throws CommandError (usage).
+std::unique_ptr<Command> parse_command_line(const std::vector<std::string>& words);
 
-// Returns the completions of the last word. `words` are those after `cp-pool`.
+// Returns the completions of the last word.
 Candidates command_candidates(const std::vector<std::string>& words);
 
 }  // namespace cp_pool

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <unistd.h>
 #include <utility>
 
 #include <CLI/CLI.hpp>
@@ -9,12 +8,12 @@
 #include "driver/cli/commands/command.h"
 #include "driver/cli/config/configuration.h"
 #include "driver/cli/configured_app.h"
+#include "driver/cli/error_reporting.h"
 #include "driver/cli/man_page.h"
 #include "driver/cli/program_paths.h"
 #include "driver/cli/shell_words.h"
 #include "driver/core/exit_code.h"
 #include "driver/core/mapped.h"
-#include "driver/report/output_file.h"
 
 // The subcommands, in the order of `cp-pool --help`.
 #define CP_POOL_SUBCOMMANDS(SUBCOMMAND) \
@@ -59,15 +58,10 @@ constexpr const char* kFooter =
 
 struct CallForManPage {};
 
-std::string help_of(const CLI::App& taker) {
-  return taker.get_parent() == nullptr ? "cp-pool --help" : fmt::format("cp-pool {} --help", taker.get_name());
-}
-
 // kind: what the word would be, if it was one of `known`. Throws CommandError (usage).
 [[noreturn]] void refuse_word(const CLI::App& taker, const char* kind, const std::string& word,
                               const std::vector<std::string>& known) {
-  throw CommandError(ExitCode::usage, fmt::format("there is no {} '{}'{} (see {})", kind, word,
-                                                  did_you_mean(word, known), help_of(taker)));
+  refuse(taker, fmt::format("there is no {} '{}'{}", kind, word, did_you_mean(word, known)));
 }
 
 std::vector<std::string> option_names(const CLI::App& taker) {
@@ -117,7 +111,7 @@ struct Parser {
     app.add_subcommand(command);
     command->footer(subcommand.footer);
     Added added{.app = command.get(), .command = subcommand.add(*command)};
-    if (subcommand.configured) {
+    if (subcommand.configured == Configured::yes) {
       added.config = std::make_unique<ConfigChoice>();
       add_config_options(*command, *added.config);
     }
@@ -179,16 +173,6 @@ std::unique_ptr<Command> print(std::string text) {
   return command;
 }
 
-// Rewrites CLI11's message "--one excludes --other".
-std::string contradiction(const std::string& text, const CLI::App& command) {
-  const std::string excludes = " excludes ";
-  const std::size_t at = text.find(excludes);
-  const std::string both = at == std::string::npos ? text
-                                                   : fmt::format("{} and {} contradict each other", text.substr(0, at),
-                                                                 text.substr(at + excludes.size()));
-  return fmt::format("{} (see cp-pool {} --help)", both, command.get_name());
-}
-
 std::string with_exit_codes(const std::string& help) {
   return help + '\n' + exit_code_help();
 }
@@ -222,7 +206,7 @@ class HelpCommand : public PrintCommand {
 }  // namespace
 
 int PrintCommand::run(const std::string& /*program*/) {
-  write_all(STDOUT_FILENO, options.text, "stdout");
+  print_on_stdout(options.text);
   return to_int(ExitCode::ok);
 }
 
@@ -235,16 +219,15 @@ Subcommand help_subcommand() {
   return subcommand<HelpCommand>("help", "Print the help of a command", kHelpFooter);
 }
 
-std::unique_ptr<Command> parse_command_line(int argc, const char* const* argv) {
+std::unique_ptr<Command> parse_command_line(const std::vector<std::string>& words) {
   Parser parser;
-  const std::vector<std::string> words(argv + 1, argv + argc);
   // The completion scripts call `cp-pool completion words WORD ..`. The words are still being typed, so they are not
   // parsed as a command line.
   if (words.size() >= 2 && words[0] == "completion" && words[1] == "words") {
     return print(candidate_lines(candidates(parser.app, {words.begin() + 2, words.end()})));
   }
   try {
-    parser.app.parse(argc, argv);
+    parser.app.parse(std::vector(words.rbegin(), words.rend()));
   } catch (const CLI::CallForHelp&) {
     return print(with_exit_codes(parser.app.help()));
   } catch (const CallForManPage&) {
@@ -252,12 +235,14 @@ std::unique_ptr<Command> parse_command_line(int argc, const char* const* argv) {
   } catch (const CLI::CallForVersion& e) {
     return print(std::string{e.what()} + '\n');
   } catch (const CLI::ExcludesError& e) {
-    throw CommandError(ExitCode::usage, contradiction(e.what(), *parser.app.get_subcommands().front()));
+    constexpr std::string_view kExcludes = " excludes ";  // "--one excludes --other"
+    std::string both = e.what();
+    both.replace(both.find(kExcludes), kExcludes.size(), " and ");
+    refuse(*parser.command_given(), both + " contradict each other");
   } catch (const CLI::ParseError& e) {
     parser.expect_known_words();
     const CLI::App* const command = parser.command_given();
-    throw CommandError(ExitCode::usage,
-                       fmt::format("{} (see {})", e.what(), help_of(command == nullptr ? parser.app : *command)));
+    refuse(command == nullptr ? parser.app : *command, e.what());
   }
   return parser.parsed();
 }

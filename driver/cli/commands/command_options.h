@@ -9,6 +9,7 @@
 #include "driver/cli/select/selection.h"
 #include "driver/cli/service_use.h"
 #include "driver/cli/worker_command.h"
+#include "driver/search/search.h"
 
 namespace cp_pool {
 
@@ -37,19 +38,18 @@ struct SubmitOptions {
   ServiceOptions service;
   std::vector<std::string> edits;  // "key=value", in order
   bool json = false;
-  int jobs = 1;  // the number of cases of a stream that may run at once
+  int jobs = 1;                                              // the number of cases of a stream that may run at once
+  std::function<void(const CaseFinished&)> ended = nullptr;  // called when a case that is no part of a stream has ended
 };
 
 struct SearchOptions {
   std::vector<std::string> edits;    // fields that every case has
   std::vector<std::string> filters;  // a case that any of them selects may be drawn; empty means all
-  std::chrono::milliseconds time{60'000};
   int cases = 0;
   std::optional<std::uint64_t> seed;  // nullopt means another one each time
-  bool keep_going = false;
-  std::chrono::milliseconds shrink_time{120'000};
-  bool record = true;  // failing cases are added to the file
-  std::string found;   // a file; "off" keeps nothing; empty means the worker's own file
+  SearchPlan plan;                    // but for these two
+  bool record = true;                 // failing cases are added to the file
+  std::string found;                  // a file; "off" keeps nothing; empty means the worker's own file
   ExecutionOptions execution;
 };
 

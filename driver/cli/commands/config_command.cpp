@@ -1,6 +1,5 @@
 // `cp-pool config`: the value of every option of `run`, and where it comes from.
 #include <array>
-#include <unistd.h>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -8,6 +7,7 @@
 #include "driver/cli/commands/command_options.h"
 #include "driver/cli/config/configuration.h"
 #include "driver/cli/configured_app.h"
+#include "driver/cli/error_reporting.h"
 #include "driver/core/exit_code.h"
 
 namespace cp_pool {
@@ -20,48 +20,43 @@ constexpr const char* kConfigFooter =
     "  cp-pool config --profile ci --json             as a JSON object\n"
     "  CP_POOL_OPT_TIMEOUT=2m cp-pool config          a variable sets a key\n";
 
-struct Shown {
-  std::string key;
-  nlohmann::json value = {};
-  std::string source;  // option | variable | file | built-in | default
-  std::string place = {};
-};
-
-nlohmann::json json_value(const CLI::Option& option, const std::vector<std::string>& values) {
+Json json_value(const CLI::Option& option, const std::vector<std::string>& values) {
   if (option.get_items_expected_max() == 0) return !values.empty() && values.back() == "true";
   if (option.get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll) return values;
-  return values.empty() ? nlohmann::json{} : nlohmann::json(values.back());
+  return values.empty() ? Json{} : Json(values.back());
 }
 
-nlohmann::json json_value(const ConfigEntry& entry) {
+Json json_value(const ConfigEntry& entry) {
   if (entry.kind == ConfigEntry::Kind::list) return entry.values;
   if (entry.kind == ConfigEntry::Kind::boolean) return entry.values.front() == "true";
   return entry.values.front();
 }
 
-Shown shown(const CLI::Option& option, const ConfiguredApp& command) {
-  Shown out{.key = key_of(option), .source = "default"};
-  if (option.count() > 0) {
-    out.value = json_value(option, option.results());
-    out.source = "option";
-    out.place = option.get_name();
-    return out;
-  }
+// Returns the value of an option, who set it (option | variable | file | built-in | default), and the place.
+Json shown(const CLI::Option& option, const ConfiguredApp& command) {
+  const auto from = [&option](const std::vector<std::string>& values, const char* source, const std::string& place) {
+    return Json{{"value", json_value(option, values)}, {"source", source}, {"place", place}};
+  };
+  if (option.count() > 0) return from(option.results(), "option", option.get_name());
   if (const auto setting = command.settings.find(&option); setting != command.settings.end()) {
-    out.value = json_value(option, setting->second.values);
-    out.place = setting->second.place;
     constexpr std::array kSources{"variable", "file", "file", "built-in"};  // in the order of SettingSource
-    out.source = kSources.at(static_cast<std::size_t>(setting->second.source));
-    return out;
+    const OptionSetting& by = setting->second;
+    return from(by.values, kSources.at(static_cast<std::size_t>(by.source)), by.place);
   }
   const std::string text = option.get_default_str();
-  out.value = json_value(option, text.empty() ? std::vector<std::string>{} : std::vector<std::string>{text});
-  return out;
+  return from(text.empty() ? std::vector<std::string>{} : std::vector<std::string>{text}, "default", "");
 }
 
-std::string value_text(const nlohmann::json& value) {
-  if (value.is_null()) return "-";
-  return value.is_string() ? value.get<std::string>() : value.dump();
+Json text_or_null(const std::string& text) {
+  return text.empty() ? Json{} : Json(text);
+}
+
+// Returns the line of a key, whose value has a place or a source.
+std::string line_of(const std::string& key, std::size_t width, const Json& of) {
+  const Json& value = of["value"];
+  const std::string text = value.is_null() ? "-" : value.is_string() ? value.get<std::string>() : value.dump();
+  const auto place = of["place"].get<std::string>();
+  return fmt::format("{:<{}}  {}  ({})\n", key, width, text, place.empty() ? of["source"].get<std::string>() : place);
 }
 
 class ConfigCommand : public Command {
@@ -73,68 +68,53 @@ class ConfigCommand : public Command {
   }
 
   void configure(const Configuration& configuration, const ConfiguredApp& /*command*/) override {
-    profile_ = configuration.profile();
-    file_ = configuration.file();
-    for (const CaseOverride& each : configuration.overrides()) overrides_.push_back(each.table);
+    shown_ = {{"profile", configuration.profile()},
+              {"file", text_or_null(configuration.file())},
+              {"options", Json::object()},
+              {"overrides", Json::array()}};
+    for (const CaseOverride& each : configuration.overrides()) {
+      Json keys = Json::object();
+      for (const ConfigEntry& entry : each.table.entries) {
+        keys[entry.key] = {{"value", json_value(entry)}, {"place", entry.place}};
+      }
+      shown_["overrides"].push_back(
+          {{"profile", text_or_null(each.table.name)}, {"place", each.table.place}, {"keys", std::move(keys)}});
+    }
   }
 
   void finish(const CLI::App& command) override {
     for (const CLI::Option* option : command.get_options()) {
       if (has_key(*option) && key_of(*option) != "json") {
-        shown_.push_back(shown(*option, dynamic_cast<const ConfiguredApp&>(command)));
+        shown_["options"][key_of(*option)] = shown(*option, dynamic_cast<const ConfiguredApp&>(command));
       }
     }
   }
 
   int run(const std::string& /*program*/) override {
-    write_all(STDOUT_FILENO, json_ ? json() : text(), "stdout");
+    print_on_stdout(json_ ? shown_.dump(2) + '\n' : text());
     return to_int(ExitCode::ok);
   }
 
  private:
   [[nodiscard]] std::string text() const {
-    std::string out = fmt::format("profile {}, {}\n", profile_, file_.empty() ? "no cp-pool.toml" : file_);
+    const Json& file = shown_["file"];
+    std::string out = fmt::format("profile {}, {}\n", shown_["profile"].get<std::string>(),
+                                  file.is_null() ? "no cp-pool.toml" : file.get<std::string>());
     std::size_t width = 0;
-    for (const Shown& each : shown_) width = std::max(width, each.key.size());
-    for (const Shown& each : shown_) {
-      out += fmt::format("{:<{}}  {}  ({})\n", each.key, width, value_text(each.value),
-                         each.place.empty() ? each.source : each.place);
-    }
-    for (const ConfigTable& table : overrides_) {
-      out += fmt::format("override{}  ({})\n", table.name.empty() ? "" : " of profile " + table.name, table.place);
-      for (const ConfigEntry& entry : table.entries) {
-        out += fmt::format("  {:<{}}  {}  ({})\n", entry.key, width - 2, value_text(json_value(entry)), entry.place);
-      }
+    for (const auto& [key, option] : shown_["options"].items()) width = std::max(width, key.size());
+    for (const auto& [key, option] : shown_["options"].items()) out += line_of(key, width, option);
+    for (const Json& table : shown_["overrides"]) {
+      const Json& profile = table["profile"];
+      out += fmt::format("override{}  ({})\n", profile.is_null() ? "" : " of profile " + profile.get<std::string>(),
+                         table["place"].get<std::string>());
+      for (const auto& [key, entry] : table["keys"].items()) out += "  " + line_of(key, width - 2, entry);
     }
     return out;
   }
 
-  [[nodiscard]] std::string json() const {
-    nlohmann::ordered_json out{{"profile", profile_},
-                               {"file", file_.empty() ? nlohmann::ordered_json{} : nlohmann::ordered_json(file_)},
-                               {"options", nlohmann::ordered_json::object()}};
-    for (const Shown& each : shown_) {
-      out["options"][each.key] = {{"value", each.value}, {"source", each.source}, {"place", each.place}};
-    }
-    out["overrides"] = nlohmann::ordered_json::array();
-    for (const ConfigTable& table : overrides_) {
-      nlohmann::ordered_json& shown = out["overrides"].emplace_back();
-      shown = {{"profile", table.name.empty() ? nlohmann::ordered_json{} : nlohmann::ordered_json(table.name)},
-               {"place", table.place},
-               {"keys", nlohmann::ordered_json::object()}};
-      for (const ConfigEntry& entry : table.entries) {
-        shown["keys"][entry.key] = {{"value", json_value(entry)}, {"place", entry.place}};
-      }
-    }
-    return out.dump(2) + '\n';
-  }
-
   RunCommandOptions run_;
   bool json_ = false;
-  std::string profile_;
-  std::string file_;
-  std::vector<Shown> shown_;
-  std::vector<ConfigTable> overrides_;  // a later table overrides an earlier one
+  Json shown_;  // what --json prints; a later override takes precedence over an earlier one
 };
 
 }  // namespace

@@ -1,15 +1,13 @@
-#include <unistd.h>
-
 #include <fmt/format.h>
 
 #include "driver/cli/commands/command.h"
 #include "driver/cli/device.h"
+#include "driver/cli/error_reporting.h"
 #include "driver/cli/execution_options.h"
 #include "driver/cli/worker_command.h"
 #include "driver/conformance/conformance.h"
 #include "driver/core/exit_code.h"
 #include "driver/core/run.h"
-#include "driver/report/output_file.h"
 #include "driver/report/text_format.h"
 
 namespace cp_pool {
@@ -68,11 +66,10 @@ class ConformanceCommand : public Command {
     const WorkerCommand worker = worker_command(worker_);
     config_.worker_command = worker.words;
     config_.device = choose_device(config_.device, worker.shipped).device;
-    const auto show = [](const std::string& line) { write_all(STDOUT_FILENO, line, "stdout"); };
-    const auto tell = [&](const conformance::Finding& finding) { show(line_of(finding)); };
+    const auto tell = [](const conformance::Finding& finding) { print_on_stdout(line_of(finding)); };
     try {
       const conformance::Tally tally = conformance::Conformance(config_, ranks_to_try(config_.device), tell).run();
-      show(summary_of(tally));
+      print_on_stdout(summary_of(tally));
       if (!tally.started) return to_int(ExitCode::infra);
       return to_int(tally.rules.contains(Compliance::broken) ? ExitCode::failed : ExitCode::ok);
     } catch (const conformance::Interrupted&) {

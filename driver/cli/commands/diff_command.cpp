@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <array>
 #include <ranges>
-#include <unistd.h>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -13,7 +12,6 @@
 #include "driver/core/exit_code.h"
 #include "driver/log/events_json.h"
 #include "driver/report/case_text.h"
-#include "driver/report/output_file.h"
 #include "driver/report/text_format.h"
 #include "worker/protocol/field_json.h"
 #include "worker/protocol/text_clean.h"
@@ -138,17 +136,15 @@ nlohmann::ordered_json json_of(const NamedRun& named) {
 nlohmann::ordered_json json_of(const RunDiff& diff, const NamedRun& before, const NamedRun& after, int code) {
   nlohmann::ordered_json counts = nlohmann::ordered_json::object();
   for (const auto& [kind, name] : kNames<ChangeKind>) counts[std::string{name}] = diff.count(kind);
-  nlohmann::ordered_json changes = nlohmann::ordered_json::array();
-  for (const Change& change : diff.changes) {
-    changes.push_back(protocol::object_json<nlohmann::ordered_json>(change));
-  }
-  nlohmann::ordered_json json = {{"before", json_of(before)}, {"after", json_of(after)},
-                                 {"common", diff.common},     {"not_alike", diff.not_alike},
-                                 {"counts", counts},          {"changes", changes},
-                                 {"times", nullptr},          {"why_no_figures", diff.why_no_figures},
-                                 {"exit_code", code}};
-  if (diff.drift) json["times"] = protocol::object_json<nlohmann::ordered_json>(*diff.drift);
-  return json;
+  return {{"before", json_of(before)},
+          {"after", json_of(after)},
+          {"common", diff.common},
+          {"not_alike", diff.not_alike},
+          {"counts", counts},
+          {"changes", protocol::value_json<nlohmann::ordered_json>(diff.changes)},
+          {"times", protocol::value_json<nlohmann::ordered_json>(diff.drift)},
+          {"why_no_figures", diff.why_no_figures},
+          {"exit_code", code}};
 }
 
 class DiffCommand : public Command {
@@ -188,8 +184,7 @@ class DiffCommand : public Command {
                                                           before.run.header.title, after.name, after.run.header.title));
     }
     const int code = exit_code(diff);
-    write_all(STDOUT_FILENO, json_ ? to_line(json_of(diff, before, after, code)) + '\n' : text_of(diff, before, after),
-              "stdout");
+    print_on_stdout(json_ ? to_line(json_of(diff, before, after, code)) + '\n' : text_of(diff, before, after));
     return code;
   }
 

@@ -1,5 +1,3 @@
-#include <unistd.h>
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -7,6 +5,7 @@
 #include "driver/cli/commands/command.h"
 #include "driver/cli/commands/explanation.h"
 #include "driver/cli/config/configuration.h"
+#include "driver/cli/error_reporting.h"
 #include "driver/cli/execution_options.h"
 #include "driver/cli/output_check.h"
 #include "driver/cli/select/selection.h"
@@ -70,7 +69,7 @@ class ExplainCommand : public Command {
       const MatrixCase subject = subject_of(named, case_argument_, selection_);
       text += overrides_text(overrides_of(overrides_, subject));
     }
-    write_all(STDOUT_FILENO, text, "stdout");
+    print_on_stdout(text);
     return 0;
   }
 

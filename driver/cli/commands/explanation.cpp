@@ -23,8 +23,8 @@
 namespace cp_pool {
 namespace {
 
-constexpr std::int64_t kDrawnBlocks = 32;  // a side of a mask, unless the ranks have more chunks
-constexpr std::size_t kListedSequences = 8;
+constexpr std::int64_t kDrawnBlocks = 32;    // a side of a mask, unless the ranks have more chunks
+constexpr std::size_t kListedSequences = 8;  // in the text, and in a caption
 
 // Marks tokens that every rank has.
 constexpr char kEveryRank = '*';
@@ -209,7 +209,6 @@ std::string describe_case(const Case& c) {
 
 constexpr std::int64_t kPageBlocks = 64;    // a side of a mask
 constexpr std::size_t kDrawnSequences = 6;  // at most, each of other lengths
-constexpr std::size_t kNamedSequences = 8;  // that a caption lists
 constexpr int kMostColumns = 8;             // of the table of tiles that name an owner of keys
 
 // Indices of sequences of the same lengths, which share one mask.
@@ -231,9 +230,9 @@ std::vector<EqualSequences> different_sequences(const SequenceLengths& lengths) 
 std::string sequences_caption(const SequenceLengths& lengths, const EqualSequences& sequences) {
   const std::size_t b = sequences.front();
   const std::size_t count = sequences.size();
-  const auto listed = std::span(sequences).first(std::min(count, kNamedSequences));
+  const auto listed = std::span(sequences).first(std::min(count, kListedSequences));
   return fmt::format("Sequence{} {}{}: queries {} of {}, keys {} of {} (valid of padded)", count == 1 ? "" : "s",
-                     fmt::join(listed, ", "), count > kNamedSequences ? ", .." : "", lengths.valid_q[b],
+                     fmt::join(listed, ", "), count > kListedSequences ? ", .." : "", lengths.valid_q[b],
                      lengths.padded_q[b], lengths.valid_kv[b], lengths.padded_kv[b]);
 }
 
@@ -252,18 +251,6 @@ void append_masks(pugi::xml_node body, const Case& c, const SequenceLengths& len
   }
 }
 
-void append_pass(pugi::xml_node body, const std::vector<Exchange>& exchanges, Pass pass, int ranks) {
-  const char* const name = pass == Pass::forward ? "Forward" : "Backward";
-  append_text(body, "h3", name);
-  pugi::xml_node row = append(body, "div", {{"class", "row"}});
-  int number = 0;
-  for (const Exchange& exchange : exchanges) {
-    if (exchange.pass != pass || exchange.messages.empty()) continue;
-    append_exchange(row, exchange, ranks, bytes_words(std::ranges::max(exchange.messages, {}, &Message::bytes).bytes),
-                    fmt::format("exchange-{}-{}", name, ++number));
-  }
-}
-
 void append_exchanges(pugi::xml_node body, const Case& c, const SequenceLengths& lengths) {
   append_text(body, "h2", "Exchanges");
   append_text(body, "p", fmt::format("{}: {}.", to_string(c.comm), exchange_words(c)));
@@ -272,8 +259,17 @@ void append_exchanges(pugi::xml_node body, const Case& c, const SequenceLengths&
     append_text(body, "p", "One rank sends nothing.");
     return;
   }
-  append_pass(body, exchanges, Pass::forward, c.cp_size);
-  if (c.training) append_pass(body, exchanges, Pass::backward, c.cp_size);
+  for (const auto& [pass, name] : {std::pair{Pass::forward, "Forward"}, std::pair{Pass::backward, "Backward"}}) {
+    if (pass == Pass::backward && !c.training) continue;
+    append_text(body, "h3", name);
+    pugi::xml_node row = append(body, "div", {{"class", "row"}});
+    int number = 0;
+    for (const Exchange& exchange : exchanges) {
+      if (exchange.pass != pass || exchange.messages.empty()) continue;
+      const std::int64_t bytes = std::ranges::max(exchange.messages, {}, &Message::bytes).bytes;
+      append_exchange(row, exchange, c.cp_size, bytes_words(bytes), fmt::format("exchange-{}-{}", name, ++number));
+    }
+  }
 }
 
 std::string tile_words(const Compute& compute) {

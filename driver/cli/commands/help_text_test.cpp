@@ -56,7 +56,7 @@ TEST(HelpText, OfEachCommandHasExamplesOfItThatCanBeCalled) {
         auto words = split_words(call);
         ASSERT_TRUE(words) << call;
         words->erase(words->begin());  // cp-pool
-        EXPECT_NO_THROW(test::parse_words(*words)) << call;
+        EXPECT_NO_THROW(parse_command_line(*words)) << call;
         of_command += words->at(0) == command ? 1 : 0;
       }
     }

@@ -1,5 +1,3 @@
-#include <unistd.h>
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -83,14 +81,8 @@ std::string ctest_script(const Selection& selection, const ListOptions& options)
   std::string text;
   for (const SelectedCase& selected : selection.cases) {
     const MatrixCase& c = selected.matrix_case;
-    std::vector<std::string> words = {program_path().string(),
-                                      "run",
-                                      "--matrix",
-                                      find_matrix(selected.matrix).string(),
-                                      "--size",
-                                      c.size,
-                                      "--filter",
-                                      c.id};
+    std::vector<std::string> words{program_path().string(), "run", "--matrix", find_matrix(selected.matrix).string()};
+    words.insert(words.end(), {"--size", c.size, "--filter", c.id});
     words.insert(words.end(), more.begin(), more.end());
     text += fmt::format("add_test({}", cmake_word(c.id));
     for (const std::string& word : words) text += ' ' + cmake_word(word);
@@ -153,33 +145,24 @@ struct Counts {
   }
 };
 
-// Selects the cases and counts them. Keeps them only if they are needed.
-Selection select_and_count(const ListOptions& options, Counts& counts) {
-  const bool counts_alone = options.count && options.worker.adapter.empty() && options.selection.shard.count <= 1;
-  if (counts_alone) {
-    return select_cases(options.selection, [&](const SelectedCase& selected) { counts.add(selected); });
-  }
-  Selection selection = select_cases(options.selection);
-  for (const SelectedCase& selected : selection.cases) counts.add(selected);
-  return selection;
-}
-
 int list_cases(ListOptions options) {
   check_outputs({}, matrix_inputs(options.selection));
   read_shard_times(options.selection);
   Counts counts;
-  const Selection selection = select_and_count(options, counts);
+  const auto count = [&counts](const SelectedCase& selected) { counts.add(selected); };
+  // Cases that are only counted are not kept: there may be a million.
+  const bool counts_alone = options.count && options.worker.adapter.empty() && options.selection.shard.count <= 1;
+  const Selection selection = counts_alone ? select_cases(options.selection, count) : select_cases(options.selection);
+  std::ranges::for_each(selection.cases, count);
   for (const std::string& filter : selection.idle_filters) {
     report_warning(fmt::format("{} selects no case", filter));
   }
   const Skips skips = ask_for_skips(selection, options.worker);
-  write_all(STDOUT_FILENO,
-            options.json                ? json_array(selection, skips, options.overrides)
-            : options.count             ? counts.text(skips)
-            : options.format == "ctest" ? ctest_script(selection, options)
-            : options.format == "gtest" ? gtest_list(selection)
-                                        : id_lines(selection, skips, options.overrides),
-            "stdout");
+  print_on_stdout(options.json                ? json_array(selection, skips, options.overrides)
+                  : options.count             ? counts.text(skips)
+                  : options.format == "ctest" ? ctest_script(selection, options)
+                  : options.format == "gtest" ? gtest_list(selection)
+                                              : id_lines(selection, skips, options.overrides));
   if (counts.total == 0) {
     throw CommandError(ExitCode::nothing_selected, nothing_selected(options.selection));
   }

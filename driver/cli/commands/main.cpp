@@ -20,5 +20,5 @@ void fill_closed_descriptors() {
 int main(int argc, char** argv) {
   fill_closed_descriptors();
   std::signal(SIGXFSZ, SIG_IGN);  // a file at its size limit is then a write error, which is reported
-  return cp_pool::report_errors_of([&] { return cp_pool::parse_command_line(argc, argv)->run(argv[0]); });
+  return cp_pool::report_errors_of([&] { return cp_pool::parse_command_line({argv + 1, argv + argc})->run(argv[0]); });
 }

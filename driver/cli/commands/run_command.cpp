@@ -81,13 +81,11 @@ CaseHistory history_of(const Order& order, const std::vector<Item>& cases, const
 // Returns RunStarted::implementations: `of_run`, if it computes a case, then those that overrides name.
 std::vector<std::string> implementations_of(const std::vector<Item>& cases, const std::string& of_run) {
   std::vector<std::string> out;
-  const auto add = [&out](const std::string& name) {
-    if (std::ranges::find(out, name) == out.end()) out.push_back(name);
-  };
   const auto is_plain = [](const Item& named) { return implementation_of(named).empty(); };
-  if (std::ranges::any_of(cases, is_plain)) add(of_run);
+  if (std::ranges::any_of(cases, is_plain)) out.push_back(of_run);
   for (const Item& named : cases) {
-    if (!is_plain(named)) add(implementation_of(named));
+    const std::string name = implementation_of(named);
+    if (!is_plain(named) && std::ranges::count(out, name) == 0) out.push_back(name);
   }
   return out;
 }
@@ -113,15 +111,12 @@ void check_number(std::size_t cases, int repeats) {
 std::vector<InputFile> inputs_of(const RunCommandOptions& options) {
   std::vector<InputFile> inputs = matrix_inputs(options.selection);
   std::ranges::move(execution_inputs(options.execution), std::back_inserter(inputs));
-  if (const auto& file = options.rerun_failed) {
-    inputs.push_back({.name = "--rerun-failed " + file->string(), .path = *file, .may_become_events = true});
-  }
-  if (const auto& file = options.selection.shard_times) {
-    inputs.push_back({.name = "--shard-times " + file->string(), .path = *file});
-  }
-  if (const std::filesystem::path& file = options.order.events; !file.empty()) {
-    inputs.push_back({.name = "--order history:" + file.string(), .path = file, .may_become_events = true});
-  }
+  const auto add = [&inputs](const std::string& option, const std::filesystem::path& file, bool may_become_events) {
+    inputs.push_back({.name = option + file.string(), .path = file, .may_become_events = may_become_events});
+  };
+  if (options.rerun_failed) add("--rerun-failed ", *options.rerun_failed, true);
+  if (options.selection.shard_times) add("--shard-times ", *options.selection.shard_times, false);
+  if (!options.order.events.empty()) add("--order history:", options.order.events, true);
   return inputs;
 }
 
@@ -266,7 +261,7 @@ class RunCommand : public CommandWith<RunCommandOptions> {
       rerun.insert(rerun.end(), {"--repeat", std::to_string(options.repeat)});
     }
     fill_service(command, options.execution, options.service);
-    std::vector<std::string> words = given_words_but(command, {});
+    std::vector<std::string> words = given_words(command, Which::others, {});
     words.insert(words.begin(), {"cp-pool", "run"});
     options.record_command = shell_line(words);
   }

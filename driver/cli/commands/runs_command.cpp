@@ -1,6 +1,4 @@
 // `cp-pool runs` and `cp-pool show`: the runs that are kept.
-#include <unistd.h>
-
 #include <fmt/format.h>
 
 #include "driver/cli/commands/command_options.h"
@@ -9,6 +7,7 @@
 #include "driver/log/events_json.h"
 #include "driver/report/case_text.h"
 #include "driver/report/text_format.h"
+#include "worker/protocol/field_json.h"
 
 namespace cp_pool {
 namespace {
@@ -41,26 +40,20 @@ std::string line_of(const RunRecord& record, const RecordFacts& facts) {
 }
 
 nlohmann::ordered_json json_of(const RunRecord& record, const RecordFacts& facts) {
-  nlohmann::ordered_json counts = nlohmann::ordered_json::object();
-  for (const auto& [outcome, name] : kNames<CaseOutcome>) {
-    counts[std::string{name}] = facts.counts.at(static_cast<std::size_t>(outcome));
-  }
-  nlohmann::ordered_json json = {{"id", record.id},
-                                 {"state", facts.state()},
-                                 {"command", facts.file.command},
-                                 {"version", facts.file.version},
-                                 {"started", facts.file.started},
-                                 {"duration_ms", facts.duration_ms},
-                                 {"title", facts.header.title},
-                                 {"size", facts.header.size},
-                                 {"device", facts.header.device},
-                                 {"implementations", facts.header.implementations},
-                                 {"cases", facts.header.cases},
-                                 {"counts", counts},
-                                 {"exit_code", nullptr},
-                                 {"events", record.events().string()}};
-  if (facts.exit_code()) json["exit_code"] = *facts.exit_code();
-  return json;
+  return {{"id", record.id},
+          {"state", facts.state()},
+          {"command", facts.file.command},
+          {"version", facts.file.version},
+          {"started", facts.file.started},
+          {"duration_ms", facts.duration_ms},
+          {"title", facts.header.title},
+          {"size", facts.header.size},
+          {"device", facts.header.device},
+          {"implementations", facts.header.implementations},
+          {"cases", facts.header.cases},
+          {"counts", protocol::value_json<nlohmann::ordered_json>(facts.counts)},
+          {"exit_code", protocol::value_json<nlohmann::ordered_json>(facts.exit_code())},
+          {"events", record.events().string()}};
 }
 
 class RunsCommand : public Command {
@@ -87,7 +80,7 @@ class RunsCommand : public Command {
       }
     }
     if (text.empty() && !json_) report_notice("no run is recorded");
-    write_all(STDOUT_FILENO, json_ ? to_line(array) + '\n' : text, "stdout");
+    print_on_stdout(json_ ? to_line(array) + '\n' : text);
     return to_int(ExitCode::ok);
   }
 

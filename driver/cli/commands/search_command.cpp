@@ -10,7 +10,6 @@
 #include "driver/cli/history/found_cases.h"
 #include "driver/cli/select/submitted_case.h"
 #include "driver/core/exit_code.h"
-#include "driver/search/search.h"
 
 namespace cp_pool {
 namespace {
@@ -56,12 +55,9 @@ std::string case_text(const std::string& id, Case c) {
 
 // Throws CaseError.
 SearchPlan plan_of(const SearchOptions& options, const std::string& program) {
-  SearchPlan plan;
+  SearchPlan plan = options.plan;
   plan.seed = options.seed.value_or(0);
   plan.cases = static_cast<std::size_t>(options.cases);
-  plan.time = options.time;
-  plan.shrink_time = options.shrink_time;
-  plan.keep_going = options.keep_going;
   plan.timeout = options.execution.config.timeout;
   plan.command = [&options, &program](const std::string& id, const Case& c) {
     return rerun_of_json(program, case_text(id, c), options.execution);
@@ -75,10 +71,8 @@ SearchPlan plan_of(const SearchOptions& options, const std::string& program) {
 std::vector<Case> kept_cases(const FoundCases& found, const SearchPlan& plan) {
   for (const std::string& wrong : found.bad_lines) report_error(fmt::format("--found {}", wrong));
   const Drawing drawing(plan.seed, plan.fixed, plan.allowed);
-  std::vector<Case> kept;
-  for (const Case& c : found.cases) {
-    if (drawing.fits(c)) kept.push_back(c);
-  }
+  std::vector<Case> kept = found.cases;
+  std::erase_if(kept, [&drawing](const Case& c) { return !drawing.fits(c); });
   return kept;
 }
 
@@ -115,7 +109,9 @@ class SearchCommand : public CommandWith<SearchOptions> {
  public:
   explicit SearchCommand(CLI::App& command) {
     using std::chrono::milliseconds;
-    add_duration(command, "--time", options.time, milliseconds{0},
+    options.plan.time = std::chrono::seconds{60};
+    options.plan.shrink_time = std::chrono::seconds{120};
+    add_duration(command, "--time", options.plan.time, milliseconds{0},
                  "Stop drawing cases after this time; 0 = no limit, which is the default with --cases");
     add_count(command, "--cases", options.cases, "Stop when this many drawn cases have been judged; 0 = no limit");
     const auto wrong_with_seed = [](const std::string& text) -> std::string {
@@ -129,8 +125,8 @@ class SearchCommand : public CommandWith<SearchOptions> {
              "Draw only cases that the expression selects, such as 'comm=p2p & cp_size<=4'; with several, cases that "
              "any of them selects",
              false);
-    add_flag(command, "--keep-going", options.keep_going, "Go on after a failure, to find others");
-    add_duration(command, "--shrink-time", options.shrink_time, milliseconds{0},
+    add_flag(command, "--keep-going", options.plan.keep_going, "Go on after a failure, to find others");
+    add_duration(command, "--shrink-time", options.plan.shrink_time, milliseconds{0},
                  "How long the search tries to make one failing case smaller; 0 = no limit");
     const auto wrong_with_file = [](const std::string& text) { return text.empty() ? "the path is empty" : ""; };
     add_text(command, "--found", "FILE", options.found,
@@ -144,7 +140,7 @@ class SearchCommand : public CommandWith<SearchOptions> {
   }
 
   void finish(const CLI::App& command) override {
-    if (was_given(command, "--cases") && options.cases > 0 && !was_given(command, "--time")) options.time = {};
+    if (was_given(command, "--cases") && options.cases > 0 && !was_given(command, "--time")) options.plan.time = {};
     if (!options.seed) options.seed = std::random_device{}() % 1'000'000;  // short, since people type it as part of IDs
     fill_execution(command, options.execution);
   }

@@ -32,8 +32,7 @@ class ServeCommand : public Command {
     add_service_name(command, name_, "Name of the service; submit uses 'default' if it is running");
     add_flag(command, "--stdio", stdio_, "Serve one client on stdin and stdout instead of a socket");
     add_count(command, "--slots", config_.cpu_slots, "CPU ranks that may work at once; 0 = as many as there are cores");
-    add_text(command, "--gpus", "LIST", gpus_, "Which of the visible GPUs to use: 0-3,6",
-             {.check = wrong_with_gpus, .default_text = "all"});
+    add_gpus(command, gpus_);
     add_duration(command, "--idle", config_.idle, milliseconds{0},
                  "End a pool that has been idle for this long; 0 = never");
     add_duration(command, "--idle-exit", config_.idle_exit, milliseconds{0},
@@ -48,7 +47,7 @@ class ServeCommand : public Command {
   }
 
   int run(const std::string& /*program*/) override {
-    std::vector<std::string> gpus = gpus_of_list(gpus_);
+    std::vector<std::string> gpus = chosen_gpus(gpus_);
     config_.gpu_slots = static_cast<int>(gpus.size());
     // A machine's only GPU need not be named.
     if (!gpus_.empty() || gpus.size() > 1) config_.gpus = std::move(gpus);
@@ -89,7 +88,7 @@ class ServeCommand : public Command {
 
   std::string name_ = service::kDefaultName;
   bool stdio_ = false;
-  std::string gpus_;  // the list of --gpus
+  std::vector<int> gpus_;  // the list of --gpus
   service::ServiceConfig config_;
 };
 

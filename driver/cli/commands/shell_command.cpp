@@ -1,10 +1,7 @@
 #include <csignal>
-#include <cstdio>
 #include <iostream>
 #include <poll.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
-#include <system_error>
 #include <unistd.h>
 
 #include <fmt/format.h>
@@ -18,7 +15,6 @@
 #include "driver/cli/shell/shell_line.h"
 #include "driver/cli/shell/shell_session.h"
 #include "driver/core/exit_code.h"
-#include "driver/log/run_log.h"
 #include "driver/os/spawn.h"
 #include "driver/service/service_client.h"
 #include "driver/service/socket.h"
@@ -33,12 +29,6 @@ constexpr const char* kShellFooter =
     "  cp-pool shell                                  then: an ID, set window=64,0, again, diff, help\n"
     "  cp-pool shell --adapter package.module:ring --timeout 20s\n"
     "  cat lines | cp-pool shell --service nightly    the exit code is that of the line that failed\n";
-
-struct ShellOptions {
-  SelectionOptions selection;
-  ExecutionOptions execution;
-  ServiceOptions service;
-};
 
 constexpr const char* kClientName = "cp-pool shell";
 constexpr int kPatienceForEndMs = 20000;  // the service gives its ranks some seconds to end by themselves
@@ -138,64 +128,24 @@ class ShellService {
   UniqueFd own_stderr_;  // kept open, so that the service can write to its stderr
 };
 
-// Carries out command lines of cp-pool in this process.
-class Commands {
- public:
-  Commands(std::string program, ShellService::Options service)
-      : program_(std::move(program)), service_(std::move(service)) {
-    if (!events_) throw std::system_error(errno, std::generic_category(), "memfd_create");
-  }
-
-  int run(const Words& words) const {
-    return report_errors_of([&] { return parse(words)->run(program_); });
-  }
-
-  ShellSession::Submitted submit(const Words& words) {
-    ShellSession::Submitted out;
-    out.code = report_errors_of([&] {
-      const std::unique_ptr<Command> command = parse(words);
-      SubmitOptions& options = dynamic_cast<CommandWith<SubmitOptions>&>(*command).options;
-      use_service(options.service);
-      (void)::ftruncate(events_.get(), 0);
-      if (!options.execution.events) options.execution.events = fmt::format("/proc/self/fd/{}", events_.get());
-      const int code = command->run(program_);
-      out.result = last_result(*options.execution.events);
-      return code;
-    });
-    return out;
-  }
-
-  std::string service() { return service_.name(); }
-
- private:
-  [[nodiscard]] std::unique_ptr<Command> parse(const Words& words) const {
-    std::vector<const char*> argv{program_.c_str()};
-    for (const std::string& word : words) argv.push_back(word.c_str());
-    return parse_command_line(static_cast<int>(argv.size()), argv.data());
-  }
-
-  // Uses the shell's service, unless the command names a service itself or has options that need pools of its own.
-  void use_service(ServiceOptions& options) {
-    if (options.wanted || options.refused) return;
-    options.refused = !options.own_pools.empty();
-    if (options.refused) return;
-    options.wanted = true;
-    options.name = service_.name();
-  }
-
-  static std::optional<CaseFinished> last_result(const std::filesystem::path& events) {
-    std::optional<CaseFinished> out;
-    RunLog().read(events, "the events", [&](Event event, auto) {
-      if (auto* const finished = std::get_if<CaseFinished>(&event)) out = std::move(*finished);
-    });
-    return out;
-  }
-
-  std::string program_;
-  ShellService service_;
-  // The events of the last submitted case, in a file that has no name and vanishes with this process.
-  UniqueFd events_{::memfd_create("cp-pool-events", MFD_CLOEXEC)};
-};
+// Carries out a command line of cp-pool, which begins with submit, in this process. Uses the shell's service, unless
+// the command names a service itself or has options that need pools of its own.
+ShellSession::Submitted submit_on(ShellService& service, const Words& words, const std::string& program) {
+  ShellSession::Submitted out;
+  out.code = report_errors_of([&] {
+    const std::unique_ptr<Command> command = parse_command_line(words);
+    SubmitOptions& options = dynamic_cast<CommandWith<SubmitOptions>&>(*command).options;
+    options.ended = [&out](const CaseFinished& finished) { out.result = finished; };
+    ServiceOptions& used = options.service;
+    used.refused = used.refused || (!used.wanted && !used.own_pools.empty());
+    if (!used.wanted && !used.refused) {
+      used.wanted = true;
+      used.name = service.name();
+    }
+    return command->run(program);
+  });
+  return out;
+}
 
 int carry_out(ShellSession& session, const std::string& line) {
   return report_errors_of([&] { return session.carry_out(parse_shell_line(line)); });
@@ -232,50 +182,54 @@ int talk(ShellSession& session, const Words& lookup) {
   return to_int(ExitCode::ok);
 }
 
-class ShellCommand : public CommandWith<ShellOptions> {
+class ShellCommand : public Command {
  public:
   explicit ShellCommand(CLI::App& command) {
-    add_lookup(command, options.selection);
-    add_service_of_submit(command, options.service);
-    add_execution(command, options.execution);
+    add_lookup(command, selection_);
+    add_service_of_submit(command, service_);
+    add_execution(command, execution_);
   }
 
   void finish(const CLI::App& command) override {
-    fill_execution(command, options.execution);
+    fill_execution(command, execution_);
     const Words of_serve{"--slots", "--gpus", "--spare"};
     const Words of_lookup{"--matrix", "--size"};
-    fill_service(command, options.execution, options.service);
-    passed_on_.lookup = given_words(command, of_lookup);
-    passed_on_.adapter = given_words(command, {"--adapter", "--python"});
+    fill_service(command, execution_, service_);
+    passed_on_.lookup = given_words(command, Which::named, of_lookup);
+    passed_on_.adapter = given_words(command, Which::named, {"--adapter", "--python"});
     Words not_of_submit{"--service"};
     not_of_submit.insert(not_of_submit.end(), of_lookup.begin(), of_lookup.end());
     // A service that the shell starts can be given slots and GPUs. Other options of this kind need own pools.
-    const std::string& own = options.service.own_pools;
-    const bool has_service = !options.service.refused && (own.empty() || std::ranges::count(of_serve, own) > 0);
-    if (has_service) {
+    const std::string& own = service_.own_pools;
+    if (!service_.refused && (own.empty() || std::ranges::count(of_serve, own) > 0)) {
       not_of_submit.insert(not_of_submit.end(), of_serve.begin(), of_serve.end());
-      service_.serve = given_words(command, {"--slots", "--gpus"});
-      if (options.execution.spare == "on") service_.serve.emplace_back("--spare");
+      own_service_.serve = given_words(command, Which::named, {"--slots", "--gpus"});
+      if (execution_.spare == "on") own_service_.serve.emplace_back("--spare");
     }
-    passed_on_.execution = given_words_but(command, not_of_submit);
-    if (options.service.wanted) service_.wanted = options.service.name;
+    passed_on_.execution = given_words(command, Which::others, not_of_submit);
+    if (service_.wanted) own_service_.wanted = service_.name;
   }
 
   int run(const std::string& program) override {
-    Commands commands(program, service_);
-    ShellSession session(passed_on_,
-                         {.run = [&](const Words& words) { return commands.run(words); },
-                          .submit = [&](const Words& words) { return commands.submit(words); },
-                          .service = [&] { return commands.service(); },
-                          .print = [](const std::string& text) { write_all(STDOUT_FILENO, text, "stdout"); }});
+    ShellService service(own_service_);
+    const auto run_words = [&](const Words& words) {
+      return report_errors_of([&] { return parse_command_line(words)->run(program); });
+    };
+    ShellSession session(passed_on_, {.run = run_words,
+                                      .submit = [&](const Words& words) { return submit_on(service, words, program); },
+                                      .service = [&] { return service.name(); },
+                                      .print = print_on_stdout});
     const bool terminal = ::isatty(STDIN_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 1;
     if (!terminal) return read_lines(session);
     return talk(session, passed_on_.lookup);
   }
 
  private:
+  SelectionOptions selection_;
+  ExecutionOptions execution_;
+  ServiceOptions service_;
   ShellSession::Options passed_on_;
-  ShellService::Options service_;
+  ShellService::Options own_service_;
 };
 
 }  // namespace

@@ -1,15 +1,13 @@
 // `cp-pool status` and `cp-pool stop`: what a service is asked from outside.
-#include <unistd.h>
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "driver/cli/commands/command.h"
+#include "driver/cli/error_reporting.h"
 #include "driver/cli/service_use.h"
 #include "driver/core/exit_code.h"
 #include "driver/log/events_json.h"
 #include "driver/report/case_text.h"
-#include "driver/report/output_file.h"
 #include "driver/report/text_format.h"
 #include "driver/service/service_client.h"
 #include "driver/service/socket.h"
@@ -67,12 +65,9 @@ class StatusCommand : public Command {
   }
 
   int run(const std::string& /*program*/) override {
-    with_service(name_, "cp-pool status", [this](service::ServiceConnection& connection) {
-      const service::Status status = connection.ask_status();
-      const std::string text =
-          json_ ? to_line(protocol::object_json<nlohmann::ordered_json>(status)) + '\n' : status_text(name_, status);
-      write_all(STDOUT_FILENO, text, "stdout");
-    });
+    const service::Status status = expect_service(name_, "cp-pool status").ask_status();
+    print_on_stdout(json_ ? to_line(protocol::object_json<nlohmann::ordered_json>(status)) + '\n'
+                          : status_text(name_, status));
     return to_int(ExitCode::ok);
   }
 
@@ -86,10 +81,9 @@ class StopCommand : public Command {
   explicit StopCommand(CLI::App& command) { add_service_name(command, name_, "Name of the service"); }
 
   int run(const std::string& /*program*/) override {
-    with_service(name_, "cp-pool stop", [this](service::ServiceConnection& connection) {
-      connection.stop();
-      write_all(STDOUT_FILENO, fmt::format("service '{}' (process {}) has ended\n", name_, connection.pid()), "stdout");
-    });
+    service::ServiceConnection connection = expect_service(name_, "cp-pool stop");
+    connection.stop();
+    print_on_stdout(fmt::format("service '{}' (process {}) has ended\n", name_, connection.pid()));
     return to_int(ExitCode::ok);
   }
 

@@ -148,16 +148,13 @@ int submit(const SubmitOptions& options, const std::string& program) {
   compare_with_baseline(options.execution, cases);
   const auto ended = options.rerun_failed ? Execution::Show::terminal : Execution::Show::terminal_with_checks;
   Execution execution{options.execution, options.json ? Execution::Show::result_lines : ended};
+  execution.listen([&](const Event& event) {
+    const auto* const finished = std::get_if<CaseFinished>(&event);
+    if (options.ended && finished != nullptr) options.ended(*finished);
+  });
   return execution([&](const RunConfig& config, EventSink& sink) {
     return run_cases(options.service, kClient, cases, config, run, sink);
   });
-}
-
-// Refuses neither or both of CASE and --rerun-failed. Throws CommandError (usage).
-void expect_one_source(const CLI::App& command, const SubmitOptions& options) {
-  const bool named = !options.case_argument.empty();
-  if (!named && !options.rerun_failed) refuse(command, "CASE or --rerun-failed is required");
-  if (named && options.rerun_failed) refuse(command, "CASE and --rerun-failed contradict each other");
 }
 
 class SubmitCommand : public CommandWith<SubmitOptions> {
@@ -180,7 +177,9 @@ class SubmitCommand : public CommandWith<SubmitOptions> {
   }
 
   void finish(const CLI::App& command) override {
-    expect_one_source(command, options);
+    const bool named = !options.case_argument.empty();
+    if (!named && !options.rerun_failed) refuse(command, "CASE or --rerun-failed is required");
+    if (named && options.rerun_failed) refuse(command, "CASE and --rerun-failed contradict each other");
     check_lookup(command, options.rerun_failed ? "--rerun-failed" : options.case_argument);
     for (const char* const shown : {"--verbose", "--timings"}) refuse_both(command, "--json", shown);
     fill_execution(command, options.execution);

@@ -57,15 +57,11 @@ std::string utc_timestamp(std::chrono::system_clock::time_point time) {
 
 std::optional<std::chrono::system_clock::time_point> parse_utc_timestamp(const std::string& text) {
   std::tm parts{};
+  const char* const rest = ::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &parts);
   int milliseconds = 0;
   int length = 0;
-  const int read = std::sscanf(text.c_str(), "%4d-%2d-%2dT%2d:%2d:%2d.%3dZ%n", &parts.tm_year, &parts.tm_mon,
-                               &parts.tm_mday, &parts.tm_hour, &parts.tm_min, &parts.tm_sec, &milliseconds, &length);
-  constexpr int kParts = 7;
-  if (read != kParts || static_cast<std::size_t>(length) != text.size()) return std::nullopt;
-  constexpr int kFirstYear = 1900;
-  parts.tm_year -= kFirstYear;
-  parts.tm_mon -= 1;
+  if (rest == nullptr || std::sscanf(rest, ".%3dZ%n", &milliseconds, &length) != 1) return std::nullopt;
+  if (rest + length != text.c_str() + text.size()) return std::nullopt;
   return std::chrono::system_clock::from_time_t(::timegm(&parts)) + std::chrono::milliseconds{milliseconds};
 }
 

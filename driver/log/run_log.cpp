@@ -24,7 +24,7 @@ namespace {
 constexpr std::string_view kLineStart = R"({"v":)";  // every line that --events writes begins so
 
 // Passes the event of the line to `take`. Returns what is wrong with the line, if anything.
-std::optional<std::string> wrong_with_line(const std::string& line, const RunLog::Take& take) {
+std::optional<std::string> wrong_with_line(const std::string& line, const TakeEvent& take) {
   // The parser would take a NUL for the end of the line.
   if (const std::size_t nul = line.find('\0'); nul != std::string::npos) {
     return fmt::format(": a NUL byte at column {}", nul + 1);
@@ -52,23 +52,6 @@ std::optional<std::string> wrong_with_line(const std::string& line, const RunLog
   }
 }
 
-void read_lines(const std::filesystem::path& file, std::string_view what, const RunLog::Take& take) {
-  FileReader in(file.string());
-  for (std::string line; in.read_line(line);) {
-    if (line.empty()) continue;
-    // The last line may be cut: its driver died while it wrote, or the disk was full.
-    if (in.line_was_cut() && !json::accept(line)) continue;
-    // If files were joined, a cut line is directly followed by the first line of the next file.
-    if (const std::size_t next = line.rfind(kLineStart); next != std::string::npos && next > 0 && !json::accept(line)) {
-      line.erase(0, next);
-    }
-    if (const auto wrong = wrong_with_line(line, take)) {
-      throw CommandError(ExitCode::bad_input, fmt::format("{} {} is no events file of cp-pool run --events: line {}{}",
-                                                          what, file.string(), in.line_number(), *wrong));
-    }
-  }
-}
-
 }  // namespace
 
 void LoggedRun::take(const Event& event) {
@@ -90,14 +73,22 @@ void LoggedRun::take(const Event& event) {
   }
 }
 
-void RunLog::read(const std::filesystem::path& file, std::string_view what, const Take& take) {
-  const auto take_event = [&](Event event, std::optional<std::chrono::system_clock::time_point> at) {
-    if (runs_.empty() || std::holds_alternative<RunStarted>(event)) runs_.emplace_back();
-    runs_.back().take(event);
-    take(std::move(event), at);
-  };
+void read_events(const std::filesystem::path& file, std::string_view what, const TakeEvent& take) {
   try {
-    read_lines(file, what, take_event);
+    FileReader in(file.string());
+    for (std::string line; in.read_line(line);) {
+      if (line.empty()) continue;
+      // The last line may be cut: its driver died while it wrote, or the disk was full.
+      if (in.line_was_cut() && !json::accept(line)) continue;
+      // If files were joined, a cut line is directly followed by the first line of the next file.
+      const std::size_t next = line.rfind(kLineStart);
+      if (next != std::string::npos && next > 0 && !json::accept(line)) line.erase(0, next);
+      if (const auto wrong = wrong_with_line(line, take)) {
+        throw CommandError(ExitCode::bad_input,
+                           fmt::format("{} {} is no events file of cp-pool run --events: line {}{}", what,
+                                       file.string(), in.line_number(), *wrong));
+      }
+    }
   } catch (const std::system_error& e) {
     throw CommandError(ExitCode::bad_input, fmt::format("cannot read {} {}: {}", what, file.string(),
                                                         error_reason(e.code(), file.string())));
@@ -106,8 +97,7 @@ void RunLog::read(const std::filesystem::path& file, std::string_view what, cons
   }
 }
 
-void RunLog::expect_run(const std::filesystem::path& file) const {
-  if (!runs_.empty()) return;
+void refuse_without_run(const std::filesystem::path& file) {
   throw CommandError(ExitCode::bad_input,
                      fmt::format("the file {} holds no run: was it written by --events?", file.string()));
 }

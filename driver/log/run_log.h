@@ -37,26 +37,17 @@ struct LoggedRun {
   [[nodiscard]] bool left_unknown_cases() const { return !end && header.ids.empty(); }
 };
 
-class RunLog {
- public:
-  // Takes an event, and the time at which it was written if its line has one. runs().back() has taken it already.
-  using Take = std::function<void(Event event, std::optional<std::chrono::system_clock::time_point> at)>;
+// Takes an event, and the time at which it was written if its line has one.
+using TakeEvent = std::function<void(Event event, std::optional<std::chrono::system_clock::time_point> at)>;
 
-  // Reads the file line by line and passes every event that this version knows to `take`, in order. Texts in the events
-  // are clean (worker/protocol/text_clean.h). A line may be cut where its driver died. `what` names the file in errors,
-  // such as "the baseline". Throws CommandError (bad_input) if the file cannot be read, a line is no event, or `take`
-  // throws std::invalid_argument.
-  void read(const std::filesystem::path& file, std::string_view what, const Take& take);
+// Reads the file line by line and passes every event that this version knows to `take`, in order. Texts in the events
+// are clean (worker/protocol/text_clean.h). A line may be cut where its driver died. `what` names the file in errors,
+// such as "the baseline". Throws CommandError (bad_input) if the file cannot be read, a line is no event, or `take`
+// throws std::invalid_argument.
+void read_events(const std::filesystem::path& file, std::string_view what, const TakeEvent& take);
 
-  // Throws CommandError (bad_input) if no run was read from the file.
-  void expect_run(const std::filesystem::path& file) const;
-
-  // The runs in the order of the file. If it does not begin with a run_started, the first has no header.
-  [[nodiscard]] const std::vector<LoggedRun>& runs() const { return runs_; }
-
- private:
-  std::vector<LoggedRun> runs_;
-};
+// Throws CommandError (bad_input): the file holds no run.
+[[noreturn]] void refuse_without_run(const std::filesystem::path& file);
 
 // Two runs ran the same case if these are equal.
 struct CaseKey {

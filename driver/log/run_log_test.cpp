@@ -13,7 +13,7 @@ namespace {
 using namespace ::testing;
 
 std::string reading_error(const std::filesystem::path& file) {
-  return test::command_error(ExitCode::bad_input, [&] { RunLog().read(file, "the file", [](const Event&, auto) {}); });
+  return test::command_error(ExitCode::bad_input, [&] { read_events(file, "the file", [](const Event&, auto) {}); });
 }
 
 // Returns the error about a file whose second line is `line`.
@@ -27,7 +27,7 @@ std::string error_of_line(const std::string& line) {
   return error.substr(start.size());
 }
 
-TEST(RunLog, ABadLineIsToldWithFieldAndValue) {
+TEST(ReadEvents, ABadLineIsToldWithFieldAndValue) {
   const std::string pool = R"("pool":{"key":"cpu/2","generation":1})";
   EXPECT_EQ(error_of_line(R"({"type":"case_started","id":7,)" + pool + "}"),
             ": case_started: \"id\": expected a string, got 7");
@@ -45,19 +45,19 @@ TEST(RunLog, ABadLineIsToldWithFieldAndValue) {
   EXPECT_EQ(error_of_line(R"({"v":"x","type":"run_started"})"), " is of version \"x\", and this cp-pool reads 1");
 }
 
-TEST(RunLog, ABadLineIsToldWithItsColumnWhereItIsNoJson) {
+TEST(ReadEvents, ABadLineIsToldWithItsColumnWhereItIsNoJson) {
   EXPECT_EQ(error_of_line("hello"), ": not JSON at column 1");
   EXPECT_EQ(error_of_line("[1]"), ": it is no JSON object");
   EXPECT_EQ(error_of_line(std::string{"{}\0{}", 5}), ": a NUL byte at column 3");
 }
 
-TEST(RunLog, EveryTextOfAFileIsCleanOnceItIsRead) {
+TEST(ReadEvents, EveryTextOfAFileIsCleanOnceItIsRead) {
   const test::TemporaryFolder folder;
   test::write_file(folder / "e",
                    R"({"v":1,"ts":"2027-01-15T08:00:00.000Z","type":"run_started","title":"a\u001b[2Jb"})");
   std::string title;
   std::string at;
-  RunLog().read(folder / "e", "the file", [&](const Event& event, const auto& written) {
+  read_events(folder / "e", "the file", [&](const Event& event, const auto& written) {
     title = std::get<RunStarted>(event).title;
     at = utc_timestamp(written.value());
   });
@@ -65,14 +65,14 @@ TEST(RunLog, EveryTextOfAFileIsCleanOnceItIsRead) {
   EXPECT_EQ(at, "2027-01-15T08:00:00.000Z");
 }
 
-TEST(RunLog, ToTheReaderOfFailuresToo) {
+TEST(ReadEvents, ToTheReaderOfFailuresToo) {
   const test::TemporaryFolder folder;
   test::write_file(folder / "e", "{\"type\":\"case_finished\",\"id\":\"a\",\"outcome\":[]}\n");
   EXPECT_THAT(test::command_error(ExitCode::bad_input, [&] { read_failed_cases(folder / "e"); }),
               EndsWith("line 1: case_finished: \"outcome\": expected a string, got []"));
 }
 
-TEST(RunLog, WhatCannotBeReadIsNamed) {
+TEST(ReadEvents, WhatCannotBeReadIsNamed) {
   EXPECT_EQ(reading_error("/no/such"), "cannot read the file /no/such: No such file or directory");
   EXPECT_EQ(reading_error("/"), "cannot read the file /: it is a folder");
 }

@@ -101,8 +101,7 @@ int report_runs(const ReportOptions& options) {
   MergedRuns runs;
   std::map<std::string, std::string> file_of;  // the file of each run, by the time and the text of its first event
   for (const std::string& file : options.files) {
-    const RunLog log = runs.read(file, "the file");
-    for (const LoggedRun& run : log.runs()) {
+    for (const ReadRun& run : runs.read(file, "the file")) {
       const std::string start = utc_timestamp(run.header.started) + event_json(run.header).dump();
       const auto [other, added] = file_of.emplace(start, file);
       if (!added) refuse_run(run.header, other->second, file);

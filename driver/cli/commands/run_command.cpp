@@ -69,7 +69,10 @@ CaseTrends trends_of(const RunCommandOptions& options, const RunStarted& run) {
 CaseHistory history_of(const Order& order, const std::vector<Item>& cases, const RunStarted& run,
                        const std::string& implementation, const RunCommandOptions& options) {
   if (order.kind != Order::Kind::history) return {};
-  if (!order.events.empty()) return read_case_history(order.events);
+  if (!order.events.empty()) {
+    FailedCases earlier = read_failed_cases(order.events);
+    return {.failed = std::move(earlier.ids), .duration_ms = std::move(earlier.duration_ms)};
+  }
   CaseHistory history = case_history(trends_of(options, run), cases, implementation);
   if (history.duration_ms.empty()) {
     report_warning(fmt::format("--order history: no run of size {} on {}{} is recorded", run.size, run.device,

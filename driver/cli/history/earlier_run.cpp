@@ -35,7 +35,7 @@ std::optional<std::string> difference(const PerfBaseline::Entry& before, const P
 // The outcomes of the cases of one run. A case that ran several times has its worst outcome, and its last duration.
 std::map<CaseTrends::key_type, EarlierRun> cases_of(const RunRecord& record, const RunStarted& header) {
   std::map<CaseTrends::key_type, EarlierRun> cases;
-  RunLog().read(record.events(), "the record", [&](const Event& event, const auto&) {
+  read_events(record.events(), "the record", [&](const Event& event, const auto&) {
     const auto* finished = std::get_if<CaseFinished>(&event);
     if (finished == nullptr || !was_reached(finished->outcome)) return;
     const EarlierRun now{.run = record.id, .outcome = finished->outcome, .duration_ms = finished->duration_ms};
@@ -63,39 +63,42 @@ Place place_of(const Item& named, const CaseHistory& history) {
 
 }  // namespace
 
-FailedCases read_failed_cases(const std::filesystem::path& events_file, const std::function<void(const Event&)>& also) {
+FailedCases read_failed_cases(const std::filesystem::path& events_file) {
   struct Failure {
     CaseKey key;
     std::size_t run = 0;
     std::optional<Payload> payload;
   };
+  FailedCases out;
   std::vector<Failure> failures;
   CountedRuns counted;
   const auto add = [&](std::size_t run, CaseKey key, const std::optional<Payload>& payload, bool failed, bool ran) {
     counted.add(key, run, ran);
     if (failed) failures.push_back({.key = std::move(key), .run = run, .payload = payload});
   };
-  RunLog log;
-  log.read(events_file, "the file", [&](const Event& event, auto) {
-    if (also) also(event);
+  std::vector<LoggedRun> runs;  // if the file does not begin with a run_started, the first has no header
+  read_events(events_file, "the file", [&](const Event& event, auto) {
+    if (runs.empty() || std::holds_alternative<RunStarted>(event)) runs.emplace_back();
+    runs.back().take(event);
     const auto* const finished = std::get_if<CaseFinished>(&event);
     if (finished == nullptr) return;
-    const RunStarted& header = log.runs().back().header;
-    add(log.runs().size(), case_key(header, finished->id, implementation_of(header, *finished), finished->payload),
-        finished->payload, !went_well(*finished), was_reached(finished->outcome));
+    const RunStarted& header = runs.back().header;
+    const bool ran = was_reached(finished->outcome);
+    add(runs.size(), case_key(header, finished->id, implementation_of(header, *finished), finished->payload),
+        finished->payload, !went_well(*finished), ran);
+    if (ran) out.duration_ms[finished->id] = finished->duration_ms;
   });
-  log.expect_run(events_file);
-  FailedCases out;
-  for (std::size_t run = 0; run < log.runs().size(); ++run) {
-    const LoggedRun& logged = log.runs()[run];
+  if (runs.empty()) refuse_without_run(events_file);
+  for (std::size_t run = 0; run < runs.size(); ++run) {
+    const LoggedRun& logged = runs[run];
     out.unknown_rest |= logged.left_unknown_cases();
     for (const auto& [id, left] : logged.pending) {
       add(run + 1, case_key(logged.header, id, implementation_of(logged.header, {}), left.payload), left.payload, true,
           false);
     }
   }
-  out.title = log.runs().back().header.title;
-  out.size = log.runs().back().header.size;
+  out.title = runs.back().header.title;
+  out.size = runs.back().header.size;
   counted.close();
   std::ranges::stable_sort(failures, {}, &Failure::run);
   std::set<CaseKey> seen;
@@ -122,13 +125,14 @@ void expect_failures(const FailedCases& failed, const std::filesystem::path& eve
 PerfBaseline read_perf_baseline(const std::filesystem::path& events_file) {
   PerfBaseline baseline;
   baseline.name = events_file.string();
-  RunLog log;
-  log.read(events_file, "the baseline", [&](const Event& event, auto) {
+  std::string device;
+  read_events(events_file, "the baseline", [&](const Event& event, auto) {
+    if (const auto* const header = std::get_if<RunStarted>(&event)) device = header->device;
     const auto* const finished = std::get_if<CaseFinished>(&event);
     if (finished == nullptr || !finished->perf || finished->perf->ms() <= 0) return;
     baseline.cases[finished->id] = {.ms = finished->perf->ms(),
                                     .payload = finished->payload,
-                                    .device = log.runs().back().header.device,
+                                    .device = device,
                                     .graph = finished->perf->request.graph};
   });
   if (baseline.cases.empty()) {
@@ -214,18 +218,6 @@ void TrendSink::on_event(const Event& event) {
   next_.on_event(with_trend);
 }
 
-CaseHistory read_case_history(const std::filesystem::path& events_file) {
-  CaseHistory history;
-  const auto take_time = [&](const Event& event) {
-    const auto* finished = std::get_if<CaseFinished>(&event);
-    if (finished != nullptr && was_reached(finished->outcome)) {
-      history.duration_ms[finished->id] = finished->duration_ms;
-    }
-  };
-  history.failed = read_failed_cases(events_file, take_time).ids;
-  return history;
-}
-
 CaseHistory case_history(const CaseTrends& trends, std::span<const Item> cases, const std::string& implementation) {
   CaseHistory history;
   for (const Item& named : cases) {
@@ -240,28 +232,27 @@ CaseHistory case_history(const CaseTrends& trends, std::span<const Item> cases, 
 
 void read_shard_times(SelectionOptions& options) {
   if (!options.shard_times || options.shard.count <= 1) return;
-  CaseHistory history = read_case_history(*options.shard_times);
+  options.times.ms = read_failed_cases(*options.shard_times).duration_ms;
   std::string text;
-  for (const auto& [id, ms] : history.duration_ms) text += fmt::format("{} {}\n", id, ms);
-  options.times = {.ms = std::move(history.duration_ms), .hash = text_hash(text)};
+  for (const auto& [id, ms] : options.times.ms) text += fmt::format("{} {}\n", id, ms);
+  options.times.hash = text_hash(text);
 }
 
 std::vector<std::size_t> ordered_by_history(std::span<const Item> cases, const CaseHistory& history) {
+  using Group = std::pair<Place, std::size_t>;  // its least place and first listed case
+  std::map<std::string, Group> groups;
   std::vector<Place> own;
-  std::vector<std::string> groups;
-  std::map<std::string, std::pair<Place, std::size_t>> of_group;  // its least place and first listed case
+  std::vector<const Group*> group_of;
   for (std::size_t i = 0; i < cases.size(); ++i) {
     own.push_back(place_of(cases[i], history));
-    groups.push_back(cases[i].payload->group());
-    const auto [group, is_new] = of_group.try_emplace(groups.back(), own.back(), i);
-    if (!is_new) group->second.first = std::min(group->second.first, own.back());
+    Group& group = groups.try_emplace(cases[i].payload->group(), own.back(), i).first->second;
+    group.first = std::min(group.first, own.back());
+    group_of.push_back(&group);
   }
   std::vector<std::size_t> order(cases.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
-    const auto& group_a = of_group.at(groups[a]);
-    const auto& group_b = of_group.at(groups[b]);
-    return group_a == group_b ? own[a] < own[b] : group_a < group_b;
+    return group_of[a] == group_of[b] ? own[a] < own[b] : *group_of[a] < *group_of[b];
   });
   return order;
 }

@@ -4,6 +4,8 @@
 // events file here throws CommandError (bad_input) if the file cannot be read, is no events file, or holds no run.
 #pragma once
 
+#include <map>
+#include <set>
 #include <span>
 
 #include "driver/cli/history/run_records.h"
@@ -20,17 +22,17 @@ struct FailedCases {
   // Cases that failed in the run that counts for them (run_log.h). A case is here if one of its runs there neither
   // passed nor was skipped, or if the driver died before all of them had ended.
   std::set<std::string> ids;
-  std::vector<FailedCase> cases;  // the same cases, in the order of the file
-  std::string title;              // the title of the last run: its matrices
+  std::vector<FailedCase> cases;              // the same cases, in the order of the file
+  std::map<std::string, double> duration_ms;  // by ID, of the last run of each case that a run reached
+  std::string title;                          // the title of the last run: its matrices
   std::string size;
   // True if the file ends before a run did and does not say which cases were left: the run was of a stream, or its
   // version of cp-pool did not write the IDs of its cases.
   bool unknown_rest = false;
 };
 
-// Reads the events file of the earlier run, and passes each event to `also`.
-FailedCases read_failed_cases(const std::filesystem::path& events_file,
-                              const std::function<void(const Event&)>& also = nullptr);
+// Reads the events file of the earlier run.
+FailedCases read_failed_cases(const std::filesystem::path& events_file);
 
 // Throws CommandError if nothing failed (nothing_selected), or if the file does not say which cases failed (bad_input).
 // Warns if it does not name all of them.
@@ -92,8 +94,6 @@ struct CaseHistory {
   std::map<std::string, double> duration_ms;  // by ID, of the last run of the case
 };
 
-// Reads the events file of the earlier run.
-CaseHistory read_case_history(const std::filesystem::path& events_file);
 // Takes the last run of each of these cases by the same implementation. `implementation` is that of cases which name
 // none themselves.
 CaseHistory case_history(const CaseTrends& trends, std::span<const Item> cases, const std::string& implementation);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <iterator>
 #include <stdexcept>
 #include <tuple>
 
@@ -11,6 +10,7 @@
 
 #include "cases/case_error.h"
 #include "cases/case_json.h"
+#include "driver/cli/option_kinds.h"
 #include "driver/cli/select/shard.h"
 #include "driver/report/output_file.h"
 #include "driver/report/text_format.h"
@@ -21,45 +21,37 @@ namespace {
 // Restores a case that never ran from its ID, since nothing else of it is known: suite/model/comm/cpN/layout/dtype,
 // then further fields.
 Case case_of_id(const std::string& id) {
-  constexpr std::array<const char*, 6> kFields{"suite", "model", "comm", "cp_size", "layout", "dtype"};
+  constexpr std::array<std::string_view, 6> kFields{"suite", "model", "comm", "cp_size", "layout", "dtype"};
   Case c;
-  std::size_t begin = 0;
-  for (const char* name : kFields) {
-    const std::size_t end = std::min(id.find('/', begin), id.size());
-    std::string part = id.substr(begin, end - begin);
+  const std::vector<std::string> parts = split(id, '/');
+  for (std::size_t i = 0; i < std::min(parts.size(), kFields.size()); ++i) {
+    const bool size = kFields.at(i) == "cp_size" && parts[i].starts_with("cp");
+    const Json value = size ? Json::parse(parts[i].substr(2), nullptr, /*allow_exceptions=*/false) : Json(parts[i]);
     try {
-      const bool size = std::string_view{name} == "cp_size" && part.starts_with("cp");
-      const Json value = size ? Json::parse(part.substr(2), nullptr, /*allow_exceptions=*/false) : Json(part);
-      find_case_field(name)->read(value, JsonPlace{"ID"}, c);
+      find_case_field(kFields.at(i))->read(value, JsonPlace{"ID"}, c);
     } catch (const CaseError&) {  // an ID that a stream has chosen itself
       return c;
     }
-    if (end == id.size()) return c;
-    begin = end + 1;
   }
   return c;
+}
+
+void add_once(const std::string& name, std::vector<std::string>& names) {
+  if (!name.empty() && std::ranges::find(names, name) == names.end()) names.push_back(name);
 }
 
 template <typename Access>
 std::string each_once(const std::vector<RunStarted>& headers, Access field) {
   std::vector<std::string> seen;
-  std::string text;
-  for (const RunStarted& header : headers) {
-    const std::string value = std::invoke(field, header);
-    if (value.empty() || std::ranges::find(seen, value) != seen.end()) continue;
-    seen.push_back(value);
-    text += (text.empty() ? "" : "; ") + value;
-  }
-  return text;
+  for (const RunStarted& header : headers) add_once(std::invoke(field, header), seen);
+  return fmt::format("{}", fmt::join(seen, "; "));
 }
 
 // Returns the names of the baselines. `compared` says that times were compared with another run: older events do not
 // name that run.
 std::optional<std::string> baseline_of(const std::vector<RunStarted>& headers, bool compared) {
-  std::vector<RunStarted> named;
-  std::ranges::copy_if(headers, std::back_inserter(named),
-                       [](const RunStarted& run) { return run.baseline.has_value(); });
-  if (!named.empty()) return each_once(named, [](const RunStarted& run) { return *run.baseline; });
+  const std::string named = each_once(headers, [](const RunStarted& run) { return run.baseline.value_or(""); });
+  if (!named.empty()) return named;
   return compared ? std::optional<std::string>("the baseline of the run") : std::nullopt;
 }
 
@@ -68,9 +60,7 @@ std::vector<std::string> all_implementations(const std::vector<ReadRun>& runs) {
   std::vector<std::string> all;
   for (const ReadRun& run : runs) {
     if (run.header.implementations.empty()) return {};
-    for (const std::string& name : run.header.implementations) {
-      if (std::ranges::find(all, name) == all.end()) all.push_back(name);
-    }
+    for (const std::string& name : run.header.implementations) add_once(name, all);
   }
   return all;
 }
@@ -91,7 +81,7 @@ CaseKey key_of(const ReadRun& run, const CaseFinished& event) {
 
 // The shards of one selection.
 struct Shards {
-  ShardOfRun of;                                          // with the index of one of them
+  ShardOfRun of;                                          // with the index 0
   std::string title;                                      // of the selection
   std::map<std::size_t, std::set<std::string>> ids = {};  // by the index of the shard
 
@@ -105,18 +95,16 @@ struct Shards {
 };
 
 std::vector<Shards> selections_of(const std::vector<RunStarted>& runs) {
-  using Key = std::tuple<std::size_t, std::size_t, std::string, std::string, std::string, std::string,
-                         std::vector<std::string>>;
-  std::map<Key, std::size_t> places;
+  std::map<std::tuple<ShardOfRun, std::string, std::string, std::vector<std::string>>, std::size_t> places;
   std::vector<Shards> out;
   for (const RunStarted& run : runs) {
     if (!run.shard) continue;
-    const ShardOfRun& shard = *run.shard;
-    const auto [place, is_new] = places.try_emplace(
-        {shard.count, shard.cases, shard.ids, shard.hash, run.size, run.device, run.implementations}, out.size());
+    ShardOfRun all = *run.shard;
+    all.index = 0;
+    const auto [place, is_new] = places.try_emplace({all, run.size, run.device, run.implementations}, out.size());
     // "quick" for "quick, shard 1/3 by times 0123"
-    if (is_new) out.push_back({.of = shard, .title = run.title.substr(0, run.title.find(", shard "))});
-    out[place->second].ids[shard.index].insert(run.ids.begin(), run.ids.end());
+    if (is_new) out.push_back({.of = all, .title = run.title.substr(0, run.title.find(", shard "))});
+    out[place->second].ids[run.shard->index].insert(run.ids.begin(), run.ids.end());
   }
   return out;
 }
@@ -160,13 +148,13 @@ std::string missing_of(const Shards& shards, const std::vector<Shards>& others) 
 
 }  // namespace
 
-RunLog MergedRuns::read(const std::filesystem::path& file, std::string_view what) {
-  RunLog log;
+std::span<const ReadRun> MergedRuns::read(const std::filesystem::path& file, std::string_view what) {
+  const std::size_t before = runs_.size();
   const std::optional<std::string> writer = writer_of(file);  // asked first, as the run may end while its file is read
-  log.read(file, what, [&](Event event, const auto& at) { take(std::move(event), at); });
-  log.expect_run(file);
+  read_events(file, what, [&](Event event, const auto& at) { take(std::move(event), at); });
+  if (runs_.size() == before) refuse_without_run(file);
   end_file(writer);
-  return log;
+  return std::span(runs_).subspan(before);
 }
 
 void MergedRuns::take(Event event, std::optional<std::chrono::system_clock::time_point> at) {

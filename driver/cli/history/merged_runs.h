@@ -3,6 +3,7 @@
 #pragma once
 
 #include <set>
+#include <span>
 
 #include "driver/core/ledger.h"
 #include "driver/log/run_log.h"
@@ -20,8 +21,9 @@ struct ReadRun : LoggedRun {
 
 class MergedRuns {
  public:
-  // Reads the runs of an events file, which `what` names in errors: "the file". Throws CommandError (bad_input).
-  RunLog read(const std::filesystem::path& file, std::string_view what);
+  // Reads the runs of an events file, which `what` names in errors: "the file". Returns them; they stay where they are
+  // until the next file. Throws CommandError (bad_input).
+  std::span<const ReadRun> read(const std::filesystem::path& file, std::string_view what);
 
   // Takes the next event of a file, with the time at which it was written. Events of one run have to come one after the
   // other. Throws std::invalid_argument if the first event is no run_started.

@@ -230,9 +230,9 @@ ComparedRun compared_run(const std::vector<Event>& events) {
 
 ComparedRun read_compared_run(const std::filesystem::path& events_file) {
   MergedRuns runs;
-  const RunLog log = runs.read(events_file, "the run");
+  const bool cut = !runs.read(events_file, "the run").back().end;
   ComparedRun run = compared_run(runs.finish({}));
-  run.cut = !log.runs().back().end;
+  run.cut = cut;
   return run;
 }
 

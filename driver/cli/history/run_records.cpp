@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <exception>
 #include <fstream>
 #include <ranges>
@@ -150,10 +149,8 @@ std::vector<RunRecord> run_records(const fs::path& folder) {
 const RunRecord& find_record(const std::vector<RunRecord>& records, std::string_view text) {
   if (records.empty()) throw CommandError(ExitCode::bad_input, "no run is recorded");
   if (text == "last") return records.back();
-  int place = 0;
-  const char* const end = text.data() + text.size();
-  if (text.starts_with('-') && std::from_chars(text.data(), end, place).ptr == end) {
-    const auto back = static_cast<std::size_t>(-std::int64_t{place});
+  if (const auto place = parse_number<int>(text); place && text.starts_with('-')) {
+    const auto back = static_cast<std::size_t>(-std::int64_t{*place});
     if (back >= 1 && back <= records.size()) return records[records.size() - back];
     throw CommandError(ExitCode::bad_input,
                        fmt::format("there is no run {}: {} recorded", text,
@@ -198,7 +195,7 @@ std::optional<RecordFacts> read_record_facts(const RunRecord& record) {
   std::error_code error;
   if (!fs::exists(record.events(), error)) return std::nullopt;
   const auto began = parse_utc_timestamp(facts.file.started);
-  RunLog().read(record.events(), "the record", [&](const Event& event, const auto& at) {
+  read_events(record.events(), "the record", [&](const Event& event, const auto& at) {
     if (at && began) facts.duration_ms = std::chrono::duration<double, std::milli>(*at - *began).count();
     if (const auto* finished = std::get_if<CaseFinished>(&event)) {
       ++facts.counts.at(static_cast<std::size_t>(finished->outcome));

@@ -162,7 +162,6 @@ int read_lines(ShellSession& session) {
 }
 
 int talk(ShellSession& session, const Words& lookup) {
-  const InterruptGuard guard;
   ShellHistory history(shell_history_file());
   LineEditor editor([&](const std::string& typed) {
     return shell_candidates(typed, {.lookup = lookup, .edits = session.edits()}, command_candidates);
@@ -175,9 +174,6 @@ int talk(ShellSession& session, const Words& lookup) {
     editor.remember(*line);
     if (const std::string wrong = history.add(*line); !wrong.empty()) report_warning(wrong);
     carry_out(session, *line);
-    // A run has reset SIGINT to its default action. A SIGINT that came meanwhile was meant for the command.
-    InterruptGuard::renew();
-    InterruptGuard::take();
   }
   return to_int(ExitCode::ok);
 }

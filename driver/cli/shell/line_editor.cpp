@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <clocale>
+#include <csignal>
 #include <cstdio>
 #include <cwchar>
 #include <fcntl.h>
@@ -11,7 +12,6 @@
 #include <poll.h>
 #include <stdexcept>
 #include <string_view>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <system_error>
 #include <unistd.h>
@@ -45,16 +45,10 @@ void write_history(const std::filesystem::path& file, int flags, const std::stri
   write_all(fd.get(), text, file.string());
 }
 
-volatile std::sig_atomic_t interrupts = 0;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables): of a handler
+volatile std::sig_atomic_t interrupted = 0;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables): of a handler
 
 void note_interrupt(int /*signal*/) {
-  interrupts = 1;
-}
-
-std::size_t columns_of_terminal() {
-  winsize size{};
-  constexpr std::size_t kUsual = 80;
-  return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kUsual;
+  interrupted = 1;
 }
 
 }  // namespace
@@ -93,32 +87,10 @@ std::string ShellHistory::add(const std::string& line) {
   return "";
 }
 
-InterruptGuard::InterruptGuard() {
-  ::sigaction(SIGINT, nullptr, &before_);
-  renew();
-}
-
-InterruptGuard::~InterruptGuard() {
-  ::sigaction(SIGINT, &before_, nullptr);
-}
-
-void InterruptGuard::renew() {
-  struct sigaction action{};
-  action.sa_handler = note_interrupt;
-  action.sa_flags = SA_RESTART;
-  ::sigaction(SIGINT, &action, nullptr);
-}
-
-bool InterruptGuard::take() {
-  const bool pressed = interrupts != 0;
-  interrupts = 0;
-  return pressed;
-}
-
 struct LineEditor::Parts {
   Complete complete;
   std::string prompt;
-  bool interrupted = false;
+  struct sigaction sigint_before{};
   EditLine* editor = nullptr;
   History* history = nullptr;
   // The terminal, opened again as non-blocking: Ctrl-C discards typed input, also between a poll that sees it and the
@@ -137,7 +109,7 @@ struct LineEditor::Parts {
     sigset_t with_interrupts;
     ::sigprocmask(SIG_SETMASK, nullptr, &with_interrupts);
     sigdelset(&with_interrupts, SIGINT);
-    while (!InterruptGuard::take()) {
+    while (interrupted == 0) {
       pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
       if (::ppoll(&input, 1, nullptr, &with_interrupts) > 0) return true;
     }
@@ -149,7 +121,6 @@ struct LineEditor::Parts {
     std::mbstate_t state{};
     for (;;) {
       if (!wait_for_input()) {
-        of(editor).interrupted = true;
         errno = EINTR;
         return -1;
       }
@@ -178,7 +149,9 @@ struct LineEditor::Parts {
       rest += ' ';
     }
     if (!rest.empty()) return el_insertstr(editor, rest.c_str()) == 0 ? CC_REFRESH : CC_REFRESH_BEEP;
-    std::fputs(("\n" + candidate_columns(candidates, columns_of_terminal())).c_str(), stdout);
+    int columns = 0;
+    el_get(editor, EL_GETTC, "co", &columns);
+    std::fputs(("\n" + candidate_columns(candidates, static_cast<std::size_t>(columns))).c_str(), stdout);
     std::fflush(stdout);
     return CC_REDISPLAY;
   }
@@ -188,6 +161,7 @@ struct LineEditor::Parts {
 
 LineEditor::LineEditor(Complete complete) : parts_(std::make_unique<Parts>()) {
   parts_->complete = std::move(complete);
+  ::sigaction(SIGINT, nullptr, &parts_->sigint_before);
   std::setlocale(LC_CTYPE, "");  // for the bytes of characters
   parts_->history = history_init();
   parts_->editor = el_init("cp-pool", stdin, stdout, stderr);
@@ -210,25 +184,31 @@ LineEditor::LineEditor(Complete complete) : parts_(std::make_unique<Parts>()) {
 LineEditor::~LineEditor() {
   if (parts_->editor != nullptr) el_end(parts_->editor);
   if (parts_->history != nullptr) history_end(parts_->history);
+  ::sigaction(SIGINT, &parts_->sigint_before, nullptr);
 }
 
 std::optional<std::string> LineEditor::read(const std::string& prompt) {
   parts_->prompt = prompt;
-  parts_->interrupted = false;
   sigset_t interrupt;
   sigset_t before;
   sigemptyset(&interrupt);
   sigaddset(&interrupt, SIGINT);
   ::sigprocmask(SIG_BLOCK, &interrupt, &before);
+  interrupted = 0;  // a SIGINT that came before was meant for a command
+  struct sigaction note{};
+  note.sa_handler = note_interrupt;
+  note.sa_flags = SA_RESTART;
+  ::sigaction(SIGINT, &note, nullptr);
   // Done before the prompt is shown: until then the terminal takes a Ctrl-D for the end of a line and not for a key.
   el_set(parts_->editor, EL_PREP_TERM, 1);
   int count = 0;
   const char* const line = el_gets(parts_->editor, &count);
+  const bool dropped = interrupted != 0;
   ::sigprocmask(SIG_SETMASK, &before, nullptr);
-  if (parts_->interrupted || line == nullptr || count <= 0) {
-    std::fputs(parts_->interrupted ? "^C\n" : "\n", stdout);
+  if (dropped || line == nullptr || count <= 0) {
+    std::fputs(dropped ? "^C\n" : "\n", stdout);
     std::fflush(stdout);
-    return parts_->interrupted ? std::optional<std::string>("") : std::nullopt;
+    return dropped ? std::optional<std::string>("") : std::nullopt;
   }
   std::string text{line, static_cast<std::size_t>(count)};
   text.erase(text.find_last_not_of("\r\n") + 1);

@@ -2,7 +2,6 @@
 // shell` are kept for the next shell: the file has one line each, and only its user can read it.
 #pragma once
 
-#include <csignal>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -36,29 +35,14 @@ class ShellHistory {
   bool lost_ = false;
 };
 
-// While it exists, Ctrl-C ends neither the program nor a command that does not handle SIGINT. A run of cases installs a
-// handler of its own, so whoever runs one has to call renew() afterwards.
-class InterruptGuard {
- public:
-  InterruptGuard();
-  InterruptGuard(const InterruptGuard&) = delete;
-  InterruptGuard& operator=(const InterruptGuard&) = delete;
-  ~InterruptGuard();
-
-  static void renew();
-  // Returns whether Ctrl-C was pressed since the last call.
-  static bool take();
-
- private:
-  struct sigaction before_{};
-};
-
+// While it exists, Ctrl-C ends neither the program nor a command that does not handle SIGINT. A run of cases resets
+// SIGINT to its default action, which holds until the next line is read.
 class LineEditor {
  public:
   // Returns the candidates for the last word of the line up to the cursor.
   using Complete = std::function<std::vector<Candidate>(const std::string& typed)>;
 
-  // Uses stdin and stdout, which have to be terminals, under an InterruptGuard. Throws std::runtime_error.
+  // Uses stdin and stdout, which have to be terminals. Throws std::runtime_error.
   explicit LineEditor(Complete complete);
   LineEditor(const LineEditor&) = delete;
   LineEditor& operator=(const LineEditor&) = delete;

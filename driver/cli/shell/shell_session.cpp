@@ -49,6 +49,12 @@ std::string text_of(const Check& check) {
                      format_figure(check.bound), ratio_text(check));
 }
 
+template <typename Map>
+std::optional<typename Map::mapped_type> value_in(const Map& map, const typename Map::key_type& key) {
+  const auto found = map.find(key);
+  return found == map.end() ? std::nullopt : std::optional(found->second);
+}
+
 using Texts = std::map<std::pair<std::string, int>, std::string>;  // by tensor and rank
 
 Texts texts_of(const std::vector<Check>& checks) {
@@ -70,13 +76,9 @@ std::size_t compare_texts(const Texts& before, const Texts& now, Table& table) {
   Texts all = before;
   all.insert(now.begin(), now.end());
   std::size_t equal = 0;
-  const auto text_in = [](const Texts& texts, const Texts::key_type& key) {
-    const auto found = texts.find(key);
-    return found == texts.end() ? std::string{kNothing} : found->second;
-  };
   for (const auto& [key, unused] : all) {
-    std::string one = text_in(before, key);
-    std::string other = text_in(now, key);
+    std::string one = value_in(before, key).value_or(kNothing);
+    std::string other = value_in(now, key).value_or(kNothing);
     equal += one == other ? 1 : 0;
     table.add(fmt::format("{}, rank {}", key.first, key.second), std::move(one), std::move(other));
   }
@@ -95,11 +97,9 @@ void compare_times(const CaseFinished& before, const CaseFinished& now, Table& t
   add_time("time", before.duration_ms, now.duration_ms, table);
   std::map<std::string, double> all = before.timings_ms;
   all.insert(now.timings_ms.begin(), now.timings_ms.end());
-  const auto time_in = [](const CaseFinished& result, const std::string& name) -> std::optional<double> {
-    const auto found = result.timings_ms.find(name);
-    return found == result.timings_ms.end() ? std::nullopt : std::optional{found->second};
-  };
-  for (const auto& [name, unused] : all) add_time("  " + name, time_in(before, name), time_in(now, name), table);
+  for (const auto& [name, unused] : all) {
+    add_time("  " + name, value_in(before.timings_ms, name), value_in(now.timings_ms, name), table);
+  }
   const auto step = [](const CaseFinished& result) {
     return result.perf ? std::optional{result.perf->ms()} : std::nullopt;
   };

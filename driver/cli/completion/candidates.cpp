@@ -107,9 +107,7 @@ void offer_runs(Candidates& out, const Typed& typed, const std::string& word) {
   offer(out, word, "last", "the run that began last");
   try {
     const auto named = folders.empty() ? std::nullopt : std::optional<std::filesystem::path>(folders.back());
-    const auto folder = records_folder(named);
-    if (!folder) return;
-    for (const RunRecord& record : run_records(*folder)) offer(out, word, record.id);
+    for (const RunRecord& record : kept_runs(named)) offer(out, word, record.id);
   } catch (const std::exception&) {
     // A folder that cannot be read has no runs.
   }

@@ -175,11 +175,9 @@ void apply_overrides(const std::vector<CaseOverride>& overrides, const MatrixCas
 }
 
 std::optional<Expected> expected_of(const std::vector<CaseOverride>& overrides, const MatrixCase& of_matrix) {
-  std::optional<Expected> out;
-  for (const CaseOverride& each : overrides) {
-    if (each.says_what_to_expect && selects(each, of_matrix)) out = each.expected;
-  }
-  return out;
+  Item named;
+  apply_overrides(overrides, of_matrix, named);
+  return named.expected;
 }
 
 std::vector<std::string> overrides_of(const std::vector<CaseOverride>& overrides, const MatrixCase& of_matrix) {

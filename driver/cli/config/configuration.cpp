@@ -11,6 +11,7 @@
 #include "cases/did_you_mean.h"
 #include "driver/cli/config/test_environment.h"
 #include "driver/cli/configured_app.h"
+#include "driver/core/mapped.h"
 
 namespace cp_pool {
 namespace {
@@ -50,18 +51,13 @@ std::string variable_of(const std::string& key) {
 
 // Returns nullptr if no option has the key.
 const CLI::Option* option_of_key(const CLI::App& app, const std::string& key) {
-  for (const CLI::Option* option : app.get_options()) {
-    if (has_key(*option) && key_of(*option) == key) return option;
-  }
-  return nullptr;
+  const auto options = app.get_options([&](const CLI::Option* each) { return has_key(*each) && key_of(*each) == key; });
+  return options.empty() ? nullptr : options.front();
 }
 
 std::vector<std::string> keys_of(const CLI::App& app) {
-  std::vector<std::string> keys;
-  for (const CLI::Option* option : app.get_options()) {
-    if (has_key(*option)) keys.push_back(key_of(*option));
-  }
-  return keys;
+  return mapped(app.get_options([](const CLI::Option* each) { return has_key(*each); }),
+                [](const CLI::Option* each) { return key_of(*each); });
 }
 
 // Returns why the checks of an option refuse a value; empty if they accept it.
@@ -132,8 +128,7 @@ std::vector<std::string> values_of_variable(const CLI::Option& option, const std
     if (!on && text != "0" && text != "false") refuse_at(name, fmt::format("'{}' is none of 1, true, 0, false", text));
     return {on ? "true" : "false"};
   }
-  std::vector<std::string> values{text};
-  if (is_list(option)) values = split(text, '\n');
+  std::vector<std::string> values = is_list(option) ? split(text, '\n') : std::vector{text};
   if (is_list(option)) std::erase(values, "");
   for (const std::string& value : values) {
     if (const std::string wrong = wrong_with_value(option, value); !wrong.empty()) refuse_at(name, wrong);
@@ -180,19 +175,20 @@ Configuration::Configuration(const ConfigChoice& choice, const ConfiguredApp& ke
   const std::filesystem::path here = std::filesystem::current_path(ignored);
   named_ = path.has_value();
   if (!path && !choice.none) path = find_config_file(here);
+  ConfigFile config;
   if (path && !choice.none) {
     const bool beside = path->parent_path() == here;
     name_ = beside ? path->filename().string() : path->string();
-    file_ = read_config_file(name_);
-    rebase(file_, keys);
+    config = read_config_file(name_);
+    rebase(config, keys);
   }
   const auto wrong = [&](const std::string& key, const std::string& value) {
     const CLI::Option* const option = option_of_key(keys, key);
     return option == nullptr ? std::nullopt : std::optional(wrong_with_value(*option, value));
   };
-  for (const ConfigTable& table : file_.overrides) overrides_.push_back(read_override(table, wrong));
+  for (const ConfigTable& table : config.overrides) overrides_.push_back(read_override(table, wrong));
   ConfigFile built_in = parse_config(kBuiltIn, "built-in profile", {});
-  check_profiles(file_, keys);
+  check_profiles(config, keys);
   check_profiles(built_in, keys);
 
   std::string asked_by = "--profile";
@@ -203,7 +199,7 @@ Configuration::Configuration(const ConfigChoice& choice, const ConfiguredApp& ke
   }
   if (profile_.empty()) profile_ = kDefaultProfile;
   std::vector<std::string> known;
-  for (const ConfigFile* file : {&built_in, &file_}) {
+  for (const ConfigFile* file : {&built_in, &config}) {
     for (const ConfigTable& profile : file->profiles) {
       if (std::ranges::count(known, profile.name) == 0) known.push_back(profile.name);
     }
@@ -222,8 +218,8 @@ Configuration::Configuration(const ConfigChoice& choice, const ConfiguredApp& ke
 
   // The first source that sets a key takes precedence.
   add_variables(keys, for_tests);
-  add_profile(file_, profile_, SettingSource::profile);
-  add_profile(file_, kDefaultProfile, SettingSource::default_profile);
+  add_profile(config, profile_, SettingSource::profile);
+  add_profile(config, kDefaultProfile, SettingSource::default_profile);
   for (ConfigTable& profile : built_in.profiles) {
     for (ConfigEntry& entry : profile.entries) entry.place = fmt::format("built-in profile {}", profile.name);
   }
@@ -233,9 +229,7 @@ Configuration::Configuration(const ConfigChoice& choice, const ConfiguredApp& ke
 // Throws CommandError (usage).
 void Configuration::add_variables(const ConfiguredApp& keys, bool for_tests) {
   std::vector<std::string> names{variable_of("config"), variable_of("profile")};
-  for (const CLI::Option* option : keys.get_options()) {
-    if (has_key(*option)) names.push_back(variable_of(key_of(*option)));
-  }
+  std::ranges::transform(keys_of(keys), std::back_inserter(names), variable_of);
   for (char** entry = ::environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text{*entry};
     if (!text.starts_with(kPrefix)) continue;
@@ -243,12 +237,11 @@ void Configuration::add_variables(const ConfiguredApp& keys, bool for_tests) {
     if (std::ranges::count(names, name) > 0) continue;
     refuse_at(name, fmt::format("there is no such option{}", did_you_mean(name, names)));
   }
-  for (const CLI::Option* option : keys.get_options()) {
-    if (!has_key(*option)) continue;
-    const std::string name = variable_of(key_of(*option));
+  for (const std::string& key : keys_of(keys)) {
+    const std::string name = variable_of(key);
     const char* const text = std::getenv(name.c_str());
     if (text == nullptr) continue;
-    settings_[key_of(*option)] = {.values = values_of_variable(*option, name, text), .place = name};
+    settings_[key] = {.values = values_of_variable(*option_of_key(keys, key), name, text), .place = name};
   }
   if (for_tests) settings_.merge(test_variables());
 }

@@ -47,7 +47,6 @@ class Configuration {
   std::string name_;
   std::string profile_;
   bool named_ = false;  // the file was named, by --config or by the environment
-  ConfigFile file_;
   std::vector<CaseOverride> overrides_;
   std::map<std::string, OptionSetting> settings_;  // by key
 };

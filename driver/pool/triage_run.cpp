@@ -16,10 +16,10 @@ namespace {
 FailureToTriage to_triage(const HistoryOfFailure& failure, std::span<const SentCase> sent) {
   const CaseFinished& event = failure.event;
   FailureToTriage out;
-  out.failure.end = {.outcome = event.outcome,
-                     .reason = std::string(protocol::first_line(event.reason)),
-                     .machine = machine_sign(event)};
-  for (const SentCase& before : sent.first(failure.place)) out.failure.history.push_back(before.named.id);
+  out.end = {.outcome = event.outcome,
+             .reason = std::string(protocol::first_line(event.reason)),
+             .machine = machine_sign(event)};
+  for (const SentCase& before : sent.first(failure.place)) out.history.push_back(before.named.id);
   FailureSignature kind = failure_signature(event);
   out.kind = fmt::format("{}\n{}", kind.how, kind.origin);
   out.ms = event.duration_ms;

@@ -32,12 +32,6 @@ std::vector<CasesWith> listed(const std::map<std::string, std::size_t>& counts) 
 
 }  // namespace
 
-Drawing::Drawing(std::uint64_t seed, std::vector<search::FixedField> fixed, search::Allowed allowed)
-    : seed_(seed), fixed_(std::move(fixed)), allowed_(std::move(allowed)) {
-  // Stored as a case writes them, so that they can be compared: 2 and not 2.0.
-  for (search::FixedField& one : fixed_) one.value = one.field->write(search::with_fixed({&one, 1}));
-}
-
 Case Drawing::draw(std::uint64_t number) const {
   std::mt19937_64 generator(mixed(mixed(seed_) + number));
   return search::random_case(generator, fixed_);

@@ -193,16 +193,7 @@ void Search::take_drawn(const CaseFinished& finished) {
 void Search::take_kept(const CaseFinished& finished, std::vector<Event>& events) {
   --kept_running_;
   if (finished.outcome == CaseOutcome::pass) kept_passing_.push_back(finished.id);
-  if (!is_failure(finished.outcome)) return;
-  report({.id = finished.id,
-          .how = failure_signature(finished).how,
-          .outcome = finished.outcome,
-          .kept = true,
-          .smallest = finished.id,
-          .c = *finished.payload->attention(),
-          .asked = 1,
-          .failed = 1},
-         events);
+  if (is_failure(finished.outcome)) report(Examination(finished, {}, {}).result(), events);
 }
 
 // Whether the failure is known: a smallest case that failed in the same way was found, and this case has all special

@@ -34,8 +34,9 @@ class Drawing {
  public:
   static constexpr std::size_t kMostRefused = 100'000;  // draws in a row without success after which no case is left
 
-  // fixed: fields with a fixed value in every case. allowed: a further condition; empty: none.
-  Drawing(std::uint64_t seed, std::vector<search::FixedField> fixed, search::Allowed allowed);
+  // fixed: fields with a fixed value in every case, as a case writes it. allowed: a further condition; empty: none.
+  Drawing(std::uint64_t seed, std::vector<search::FixedField> fixed, search::Allowed allowed)
+      : seed_(seed), fixed_(std::move(fixed)), allowed_(std::move(allowed)) {}
 
   struct Drawn {
     std::uint64_t number = 0;  // identifies the case, together with the seed
@@ -50,7 +51,7 @@ class Drawing {
   // Whether the case is valid, has the fixed values, and is allowed.
   [[nodiscard]] bool fits(const Case& c) const;
 
-  // Returns why no case fits, as a sentence; empty if one does.
+  // Returns why no case fits, as a sentence; empty if one does. Draws up to kMostRefused cases, which takes a while.
   [[nodiscard]] std::string trouble() const;
 
  private:
@@ -163,10 +164,6 @@ class Search : public CaseSource {
   std::vector<Event> ended(const CaseFinished& finished) override;
   void abandoned() override;
   std::vector<Event> end() override;
-
-  // Why no case can be drawn, as a sentence; empty if one can. Draws up to Drawing::kMostRefused cases, which takes a
-  // while.
-  [[nodiscard]] std::string trouble() const { return drawing_.trouble(); }
 
  private:
   struct Found {

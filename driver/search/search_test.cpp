@@ -215,16 +215,14 @@ TEST(Search, KeepsFixedFieldsAndTheFilterWhileItMakesACaseSmaller) {
   EXPECT_THAT(ran.last.fixed, ElementsAre("layout=thd", "head_dim_qk=12"));
 }
 
-TEST(Search, SaysWhyNoCaseCanBeDrawn) {
-  SearchPlan impossible = plan();
-  impossible.fixed = {{.field = find_case_field("heads"), .value = 2},
-                      {.field = find_case_field("kv_heads"), .value = 3}};
-  EXPECT_THAT(Search(impossible).trouble(), AllOf(HasSubstr("random cases with heads=2, kv_heads=3 none is possible"),
-                                                  HasSubstr("kv_heads: heads (2) is not a multiple of kv_heads (3)")));
-  SearchPlan unselected = plan();
-  unselected.allowed = [](const Case&) { return false; };
-  EXPECT_THAT(Search(unselected).trouble(), HasSubstr("the filters select none"));
-  EXPECT_EQ(Search(plan()).trouble(), "");
+TEST(Drawing, SaysWhyNoCaseCanBeDrawn) {
+  const Drawing impossible(
+      7, {{.field = find_case_field("heads"), .value = 2}, {.field = find_case_field("kv_heads"), .value = 3}}, {});
+  EXPECT_THAT(impossible.trouble(), AllOf(HasSubstr("random cases with heads=2, kv_heads=3 none is possible"),
+                                          HasSubstr("kv_heads: heads (2) is not a multiple of kv_heads (3)")));
+  const Drawing unselected(7, {}, [](const Case&) { return false; });
+  EXPECT_THAT(unselected.trouble(), HasSubstr("the filters select none"));
+  EXPECT_EQ(Drawing(7, {}, {}).trouble(), "");
 }
 
 TEST(Search, DoesNotSpendItsCasesOnWhatTheWorkerSkips) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <numeric>
 #include <set>
 #include <string_view>
@@ -48,32 +49,24 @@ constexpr std::array kSigns{
     Sign{"no space left on device", "a disk or the shared memory was full"},
 };
 
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::ranges::transform(out, out.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-  return out;
-}
-
-// The line of the text that has the sign.
-std::string line_at(std::string_view text, std::size_t at) {
-  constexpr std::size_t kMostBytes = 300;
-  const std::size_t before = at == 0 ? std::string_view::npos : text.rfind('\n', at - 1);
-  const std::size_t begin = before == std::string_view::npos ? 0 : before + 1;
-  return std::string(text.substr(begin, std::min(text.find('\n', at) - begin, kMostBytes)));
-}
-
+// Quotes the line of the text that has the sign.
 std::string sign_in(std::string_view text) {
-  const std::string small = lower(text);
+  constexpr std::size_t kMostBytes = 300;
+  const auto lower = [](char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); };
   for (const Sign& sign : kSigns) {
-    const std::size_t at = small.find(sign.text);
-    if (at != std::string::npos) return fmt::format("{} (\"{}\")", sign.what, line_at(text, at));
+    const auto found = std::ranges::search(text, sign.text, {}, lower);
+    if (found.empty()) continue;
+    const auto at = static_cast<std::size_t>(found.begin() - text.begin());
+    const std::size_t begin = text.substr(0, at).rfind('\n') + 1;  // npos + 1 is 0
+    return fmt::format("{} (\"{}\")", sign.what, text.substr(begin, std::min(text.find('\n', at) - begin, kMostBytes)));
   }
   return "";
 }
 
 }  // namespace
 
-CaseTriage::CaseTriage(TriagedFailure failure) : failure_(std::move(failure)) {
+CaseTriage::CaseTriage(CaseEnd failure, std::vector<std::string> history)
+    : failure_(std::move(failure)), history_(std::move(history)) {
   reconsider();
 }
 
@@ -87,39 +80,39 @@ void CaseTriage::reconsider() {
   verdict_ = {};
   next_.reset();
   used_ = 0;
-  const auto take = [this](const Decision& decision) {
-    verdict_.kind = decision.kind;
-    verdict_.k = decision.k;
-    verdict_.n = decision.n;
-  };
   try {
-    take(decide());
-  } catch (const Decision& decision) {
-    take(decision);
-  } catch (Wanted& wanted) {
-    next_ = std::move(wanted.before);
+    decide();
+  } catch (const Stop&) {
+    return;
   }
+}
+
+bool CaseTriage::conclude(VerdictKind kind, int k, int n) {
+  verdict_.kind = kind;
+  verdict_.k = k;
+  verdict_.n = n;
+  return true;
 }
 
 // Returns how the next replay ended: one after `count` cases of the history, from `first` on.
 const CaseEnd& CaseTriage::replay(std::size_t first, std::size_t count) {
   if (used_ < ends_.size()) return ends_[used_++];
-  std::vector<std::size_t> before(count);
-  std::iota(before.begin(), before.end(), first);
-  throw Wanted{std::move(before)};
+  next_.emplace(count);
+  std::iota(next_->begin(), next_->end(), first);
+  throw Stop{};
 }
 
 CaseTriage::Seen CaseTriage::seen(const CaseEnd& end) const {
   if (end.outcome == CaseOutcome::pass) return Seen::passes;
   if (!end.machine.empty()) return Seen::machine;
-  if (end.outcome == failure_.end.outcome) return Seen::fails;
+  if (end.outcome == failure_.outcome) return Seen::fails;
   return is_failure(end.outcome) ? Seen::fails_otherwise : Seen::unjudged;
 }
 
-// Returns nullopt if it never failed alone and had cases before it.
-std::optional<CaseTriage::Decision> CaseTriage::decide_alone() {
-  const bool machine_failed_before = !failure_.end.machine.empty();
-  if (machine_failed_before) tell(fmt::format("in the run: {}", failure_.end.machine));
+// Returns false if it never failed alone and had cases before it.
+bool CaseTriage::decide_alone() {
+  const bool machine_failed_before = !failure_.machine.empty();
+  if (machine_failed_before) tell(fmt::format("in the run: {}", failure_.machine));
   int judged = 0;
   int fails = 0;      // with the outcome of the run
   int otherwise = 0;  // with another outcome
@@ -130,7 +123,7 @@ std::optional<CaseTriage::Decision> CaseTriage::decide_alone() {
     const Seen what = seen(end);
     if (what == Seen::unjudged || (what == Seen::machine && !machine_failed_before)) {
       tell(fmt::format("a replay of the case alone could not be judged: it ended as {}", quoted(end)));
-      if (++unjudged == kMostUnjudged) return Decision{VerdictKind::unknown, fails, judged};
+      if (++unjudged == kMostUnjudged) return conclude(VerdictKind::unknown, fails, judged);
       continue;
     }
     ++judged;
@@ -142,37 +135,38 @@ std::optional<CaseTriage::Decision> CaseTriage::decide_alone() {
   }
   tell(fmt::format("alone on a fresh pool, the case failed in the same way in {} of {} replays", fails + machine,
                    judged));
-  if (fails >= kDecide) return Decision{VerdictKind::real, fails, judged};
-  if (otherwise > 0) return Decision{VerdictKind::unknown, fails, judged};
+  if (fails >= kDecide) return conclude(VerdictKind::real, fails, judged);
+  if (otherwise > 0) return conclude(VerdictKind::unknown, fails, judged);
   if (machine_failed_before) {
     // If it also fails while the machine is well, the failure with the sign remains unexplained.
-    return Decision{fails == 0 ? VerdictKind::infra : VerdictKind::unknown, machine, judged};
+    return conclude(fails == 0 ? VerdictKind::infra : VerdictKind::unknown, machine, judged);
   }
-  if (fails > 0) return Decision{VerdictKind::flaky, fails, judged};
-  if (!failure_.history.empty()) return std::nullopt;
+  if (fails > 0) return conclude(VerdictKind::flaky, fails, judged);
+  if (!history_.empty()) return false;
   tell("the case was the first one of its pool");
-  return Decision{VerdictKind::flaky, 0, judged};
+  return conclude(VerdictKind::flaky, 0, judged);
 }
 
-// Returns whether the case fails in the same way after `count` cases of the history, from `first` on. Throws a Decision
-// if it neither fails so nor passes.
+// Returns whether the case fails in the same way after `count` cases of the history, from `first` on. Throws Stop if
+// it neither fails so nor passes.
 bool CaseTriage::fails_after(std::size_t first, std::size_t count) {
   const CaseEnd& end = replay(first, count);
   const Seen what = seen(end);
   if (what == Seen::fails || what == Seen::passes) return what == Seen::fails;
   tell(fmt::format("a replay after {} neither passed nor failed in the same way: it ended as {}",
                    number_of_cases(count), quoted(end)));
-  throw Decision{VerdictKind::unknown, 0, 0};
+  conclude(VerdictKind::unknown, 0, 0);
+  throw Stop{};
 }
 
-CaseTriage::Decision CaseTriage::decide() {
-  if (const auto decided = decide_alone()) return *decided;
-  const std::size_t all = failure_.history.size();
+bool CaseTriage::decide() {
+  if (decide_alone()) return true;
+  const std::size_t all = history_.size();
   const auto fails_after_last = [&](std::size_t count) { return fails_after(all - count, count); };
   const bool fails_again = fails_after_last(all);
   tell(fmt::format("after the {} that its pool had run before, in the same order, the case {}", number_of_cases(all),
                    fails_again ? "failed" : "passed"));
-  if (!fails_again) return {VerdictKind::flaky, 0, kAlone + 1};
+  if (!fails_again) return conclude(VerdictKind::flaky, 0, kAlone + 1);
 
   // The case fails after the last `fails` cases of the history, and passes after the last `passes`.
   std::size_t fails = all;
@@ -186,7 +180,7 @@ CaseTriage::Decision CaseTriage::decide() {
                      passes == 0 ? "" : fmt::format("; after the last {}, the case passed", passes)));
   }
 
-  const std::string& suspect = failure_.history.at(all - fails);
+  const std::string& suspect = history_.at(all - fails);
   int leaks = fails == 1 ? 1 : 0;  // the last replay may have been one after the suspect alone
   while (leaks < kAfterSuspect && fails_after(all - fails, 1)) ++leaks;
   if (leaks == 0) {
@@ -194,9 +188,9 @@ CaseTriage::Decision CaseTriage::decide() {
   } else {
     const int replays = std::min(leaks + 1, kAfterSuspect);
     tell(fmt::format("after {} alone, the case failed in {} of {} replays", suspect, leaks, replays));
-    if (leaks < replays) return {VerdictKind::unknown, leaks, replays};
+    if (leaks < replays) return conclude(VerdictKind::unknown, leaks, replays);
     verdict_.culprit = suspect;
-    return {VerdictKind::state_leak, leaks, replays};
+    return conclude(VerdictKind::state_leak, leaks, replays);
   }
 
   int failed = 1;  // the replay of the bisection
@@ -204,7 +198,7 @@ CaseTriage::Decision CaseTriage::decide() {
   const int replays = std::min(failed + 1, kConfirmed);
   tell(fmt::format("after the last {} of these cases, from {} on, the case failed in {} of {} replays", fails, suspect,
                    failed, replays));
-  return {failed == replays ? VerdictKind::warm_only : VerdictKind::unknown, failed, replays};
+  return conclude(failed == replays ? VerdictKind::warm_only : VerdictKind::unknown, failed, replays);
 }
 
 std::string machine_sign(const CaseFinished& event) {
@@ -220,10 +214,10 @@ std::string machine_sign(const CaseFinished& event) {
 }
 
 TriagePlan::TriagePlan(std::vector<FailureToTriage> failures, TriageLimits limits)
-    : failures_(std::move(failures)), limits_(limits) {
-  for (std::size_t i = 0; i < failures_.size(); ++i) order_.push_back(i);
-  std::ranges::stable_sort(
-      order_, {}, [this](std::size_t i) { return std::pair{failures_[i].ms, failures_[i].failure.history.size()}; });
+    : failures_(std::move(failures)), limits_(limits), order_(failures_.size()) {
+  std::iota(order_.begin(), order_.end(), std::size_t{0});
+  std::ranges::stable_sort(order_, {},
+                           [this](std::size_t i) { return std::pair{failures_[i].ms, failures_[i].history.size()}; });
   std::set<std::string> kinds;
   std::ranges::stable_partition(order_, [&](std::size_t i) { return kinds.insert(failures_[i].kind).second; });
 }
@@ -238,7 +232,7 @@ std::optional<TriagePlan::Replay> TriagePlan::next(std::chrono::milliseconds spe
       decided_.emplace_back(number, std::move(verdict));
       continue;
     }
-    if (!current_) current_.emplace(failure.failure);
+    if (!current_) current_.emplace(failure.end, failure.history);
     if (const auto& before = current_->next()) {
       if (replays_ >= limits_.replays) {
         stop(fmt::format("the limit of {} replays in a run was reached", limits_.replays));

@@ -31,15 +31,10 @@ struct CaseEnd {
   std::string machine = {};  // sign that the machine failed (machine_sign()), as a sentence; empty: none
 };
 
-// A failed case, and the IDs of the cases that its pool had run before it, in order.
-struct TriagedFailure {
-  CaseEnd end;
-  std::vector<std::string> history;
-};
-
 class CaseTriage {
  public:
-  explicit CaseTriage(TriagedFailure failure);
+  // history: the IDs of the cases that the failed case's pool had run before it, in order.
+  CaseTriage(CaseEnd failure, std::vector<std::string> history);
 
   // Returns the cases to send to a fresh pool before the failed case, as positions in the history; nullopt: the verdict
   // is known.
@@ -52,25 +47,21 @@ class CaseTriage {
 
  private:
   enum class Seen { fails, passes, fails_otherwise, machine, unjudged };
-  struct Decision {
-    VerdictKind kind;
-    int k;
-    int n;
-  };
-  // Thrown by decide() when it needs to know how a further replay ends.
-  struct Wanted {
-    std::vector<std::size_t> before;
-  };
+  // Thrown out of the middle of decide(): a further replay is needed (next_), or no verdict is possible.
+  struct Stop {};
 
   void reconsider();
-  Decision decide();
-  std::optional<Decision> decide_alone();
+  // Both return true if the verdict is known.
+  bool decide();
+  bool decide_alone();
+  bool conclude(VerdictKind kind, int k, int n);
   const CaseEnd& replay(std::size_t first, std::size_t count);
   bool fails_after(std::size_t first, std::size_t count);
   [[nodiscard]] Seen seen(const CaseEnd& end) const;
   void tell(std::string sentence) { verdict_.evidence.push_back(std::move(sentence)); }
 
-  TriagedFailure failure_;
+  CaseEnd failure_;
+  std::vector<std::string> history_;
   std::vector<CaseEnd> ends_;  // of the replays so far
   std::size_t used_ = 0;       // how many of them decide() has looked at
   std::optional<std::vector<std::size_t>> next_;
@@ -83,10 +74,11 @@ class CaseTriage {
 std::string machine_sign(const CaseFinished& event);
 
 struct FailureToTriage {
-  TriagedFailure failure;
-  std::string kind;        // equal for failures of the same kind
-  double ms = 0;           // duration of the failed case
-  std::string unfit = {};  // why replays cannot explain the failure, as a sentence; mostly empty
+  CaseEnd end;
+  std::vector<std::string> history = {};  // as for CaseTriage
+  std::string kind;                       // equal for failures of the same kind
+  double ms = 0;                          // duration of the failed case
+  std::string unfit = {};                 // why replays cannot explain the failure, as a sentence; mostly empty
 };
 
 // Decides in which order the failures of a run are triaged, within the budget: first the cheapest to run again of each

@@ -33,7 +33,7 @@ struct World {
   std::vector<Ids> replays = {};
 
   Verdict triage(const Ids& cases_before, CaseEnd first = ended(kFail)) {
-    CaseTriage triage({.end = std::move(first), .history = cases_before});
+    CaseTriage triage(std::move(first), cases_before);
     while (const auto before = triage.next()) {
       Ids ids;
       for (const std::size_t place : *before) ids.push_back(cases_before.at(place));
@@ -163,7 +163,7 @@ TEST(CaseTriage, WhatTheMachineDidIsItsOwn) {
 }
 
 TEST(CaseTriage, SaysWhatItSawSoFar) {
-  CaseTriage triage({.end = ended(kFail), .history = history(3)});
+  CaseTriage triage(ended(kFail), history(3));
   for (int i = 0; i < 3; ++i) triage.ended(ended(kPass));
   EXPECT_EQ(triage.verdict().kind, VerdictKind::not_triaged);
   EXPECT_THAT(triage.verdict().evidence,
@@ -230,7 +230,7 @@ using testing::ElementsAre;
 
 FailureToTriage failure(const std::string& kind, double ms) {
   FailureToTriage out;
-  out.failure.end.outcome = CaseOutcome::fail;
+  out.end.outcome = CaseOutcome::fail;
   out.kind = kind;
   out.ms = ms;
   return out;

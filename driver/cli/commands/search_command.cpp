@@ -68,9 +68,8 @@ SearchPlan plan_of(const SearchOptions& options, const std::string& program) {
 }
 
 // Returns the kept cases that the search may run. Reports the lines of the file that hold no case.
-std::vector<Case> kept_cases(const FoundCases& found, const SearchPlan& plan) {
+std::vector<Case> kept_cases(const FoundCases& found, const Drawing& drawing) {
   for (const std::string& wrong : found.bad_lines) report_error(fmt::format("--found {}", wrong));
-  const Drawing drawing(plan.seed, plan.fixed, plan.allowed);
   std::vector<Case> kept = found.cases;
   std::erase_if(kept, [&drawing](const Case& c) { return !drawing.fits(c); });
   return kept;
@@ -84,7 +83,8 @@ int search_for_failures(const SearchOptions& options, const std::string& program
   check_outputs(outputs_of(options.execution), inputs, options.execution.force);
   FoundCases found;
   if (file) found = read_found_cases(*file);
-  plan.kept = kept_cases(found, plan);
+  const Drawing drawing(plan.seed, plan.fixed, plan.allowed);
+  plan.kept = kept_cases(found, drawing);
   const bool records = file && options.record;
   if (records) plan.file = file->string();
   const RunStarted header{.title = fmt::format("a search (seed {})", plan.seed),
@@ -93,7 +93,7 @@ int search_for_failures(const SearchOptions& options, const std::string& program
                           .version = CP_POOL_VERSION,
                           .seed = plan.seed};
   Search search(std::move(plan));
-  if (const std::string trouble = search.trouble(); !trouble.empty()) {
+  if (const std::string trouble = drawing.trouble(); !trouble.empty()) {
     throw CommandError(ExitCode::nothing_selected, trouble);
   }
   Execution execution{options.execution, Execution::Show::terminal, /*free_stdin=*/true};

@@ -19,41 +19,20 @@ namespace {
 
 using Edits = std::vector<std::string>;
 
-struct Edit {
-  const CaseField* field;
-  std::string_view value;
-};
-
-Edit read_edit(const std::string& text) {
-  const std::size_t equals = text.find('=');
-  if (equals == std::string::npos) throw CaseError(fmt::format("--set {}: it is not KEY=VALUE", text));
-  const std::string key = text.substr(0, equals);
-  const CaseField* field = find_case_field(key);
-  if (field == nullptr) {
-    throw CaseError(
-        fmt::format("--set {}: a case has no field '{}'{}", text, key, did_you_mean(key, case_field_names())));
-  }
-  return {.field = field, .value = std::string_view{text}.substr(equals + 1)};
-}
-
 // Text that is no JSON is taken for a name. JSON is read as strictly as in a file.
-Json as_json(std::string_view text, std::string_view source) {
+Json as_json(const std::string& text, std::string_view source) {
   if (text == "none") return nullptr;
-  const auto parse = [&](const std::string& json) {
-    return Json::accept(json) ? parse_json_text(json, source) : Json(Json::value_t::discarded);
-  };
-  if (Json value = parse(std::string{text}); !value.is_discarded()) return value;
-  if (text.find(',') != std::string_view::npos) {
-    if (Json list = parse(fmt::format("[{}]", text)); !list.is_discarded()) return list;
-  }
+  if (Json::accept(text)) return parse_json_text(text, source);
+  const std::string list = fmt::format("[{}]", text);
+  if (text.find(',') != std::string::npos && Json::accept(list)) return parse_json_text(list, source);
   return text;
 }
 
-Json value_for(const CaseField& field, std::string_view text, std::string_view source) {
+Json value_for(const CaseField& field, const std::string& text, std::string_view source) {
   using Kind = CaseField::Kind;
   // A name that looks like a number (a suite called 1) is still a name, and a number may stand for a list of one.
   const bool is_name = field.kind == Kind::text || field.kind == Kind::name;
-  if (is_name && text.find_first_not_of("0123456789.eE+-") == std::string_view::npos) return text;
+  if (is_name && text.find_first_not_of("0123456789.eE+-") == std::string::npos) return text;
   Json value = as_json(text, source);
   if (value.is_number() && field.kind == Kind::list) return Json::array({value});
   return value;
@@ -61,20 +40,17 @@ Json value_for(const CaseField& field, std::string_view text, std::string_view s
 
 // Returns the field with its new value in the form that a case has in JSON.
 search::FixedField fixed_field(const std::string& text) {
-  const Edit edit = read_edit(text);
   const std::string source = fmt::format("--set {}", text);
-  Case c;  // reads the value, which checks it
-  edit.field->read(value_for(*edit.field, edit.value, source), JsonPlace{source}.key(edit.field->name), c);
-  return {.field = edit.field, .value = edit.field->write(c)};
-}
-
-Json edited(const Json& json, const std::vector<std::string>& edits) {
-  Json result = json;
-  for (const std::string& text : edits) {
-    search::FixedField fixed = fixed_field(text);
-    result[std::string{fixed.field->name}] = std::move(fixed.value);
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos) throw CaseError(fmt::format("{}: it is not KEY=VALUE", source));
+  const std::string key = text.substr(0, equals);
+  const CaseField* field = find_case_field(key);
+  if (field == nullptr) {
+    throw CaseError(fmt::format("{}: a case has no field '{}'{}", source, key, did_you_mean(key, case_field_names())));
   }
-  return result;
+  Case c;  // reads the value, which checks it
+  field->read(value_for(*field, text.substr(equals + 1), source), JsonPlace{source}.key(key), c);
+  return {.field = field, .value = field->write(c)};
 }
 
 constexpr std::size_t kHashDigits = 10;  // among a hundred thousand cases two share a hash with a probability of 0.5 %
@@ -82,11 +58,9 @@ constexpr std::size_t kLongestId = 1000;
 
 // Returns a hash of the fields that differ from their default, so that a new field in a later version changes no hash.
 std::string short_hash(const Case& c) {
-  const Case by_default;
   Json special = Json::object();
   for (const CaseField& field : case_fields()) {
-    Json value = field.write(c);
-    if (value != field.write(by_default)) special[std::string{field.name}] = std::move(value);
+    if (!is_default(field, c)) special[std::string{field.name}] = field.write(c);
   }
   return text_hash(special.dump()).substr(0, kHashDigits);
 }
@@ -102,9 +76,9 @@ std::string given_id(const Json& json, const JsonPlace& place) {
   return id;
 }
 
-// Returns the fields that the edits name, for an ID that distinguishes the edited case.
-std::vector<const CaseField*> edited_fields(const std::vector<std::string>& edits) {
-  return mapped(edits, [](const std::string& text) { return read_edit(text).field; });
+// Returns the fields that the edits name, for an ID that distinguishes the edited case. The edits are valid.
+std::vector<const CaseField*> edited_fields(const Edits& edits) {
+  return mapped(edits, [](const std::string& text) { return find_case_field(text.substr(0, text.find('='))); });
 }
 
 // Returns "/heads=8" for each field that was edited.
@@ -158,14 +132,6 @@ std::string rerun_of_submit(std::vector<std::string> words, const Edits& edits, 
   return rerun_line(std::move(words), execution);
 }
 
-Item case_of_file(const std::string& file, const Edits& edits, const ExecutionOptions& execution,
-                  const std::string& program) {
-  Item item = read_submitted_case(read_one_case(file), file, edits);
-  item.rerun = rerun_of_submit({program, "submit", file}, edits, execution);
-  set_worker_of_call(execution.worker, execution.fork != "off", item);
-  return item;
-}
-
 Item case_of_matrix(const SelectedCase& selected, const Edits& edits, const ExecutionOptions& execution,
                     const std::string& program) {
   const MatrixCase& c = selected.matrix_case;
@@ -178,32 +144,27 @@ Item case_of_matrix(const SelectedCase& selected, const Edits& edits, const Exec
                                    execution)};
 }
 
-// Looks in the shipped matrix that is named like the suite with which the ID begins, so that the others need not be
-// expanded.
-std::optional<SelectedCase> find_in_suite(const std::string& id, SelectionOptions options) {
-  const std::string suite = id.substr(0, id.find('/'));
-  if (std::ranges::count(shipped_matrices(), suite) == 0) return std::nullopt;
-  options.matrices = {suite};
-  for (SelectedCase& selected : select_cases(options).cases) {
-    if (selected.matrix_case.id == id) return std::move(selected);
-  }
-  return std::nullopt;
-}
-
+// Looks first in the shipped matrix that is named like the suite with which the ID begins, so that the others need not
+// be expanded.
 SelectedCase look_up(const std::string& id, SelectionOptions options) {
   options.filters = {"*"};  // includes the optional cases
+  std::vector<std::vector<std::string>> places{options.matrices};
   if (options.matrices.empty()) {
-    if (auto found = find_in_suite(id, options)) return *std::move(found);
-    options.matrices = shipped_matrices();
+    const std::string suite = id.substr(0, id.find('/'));
+    places = {shipped_matrices()};
+    if (std::ranges::count(places.front(), suite) > 0) places.insert(places.begin(), std::vector{suite});
   }
-  const Selection selection = select_cases(options);
   std::vector<std::string> ids;
-  for (const SelectedCase& selected : selection.cases) {
-    if (selected.matrix_case.id == id) return selected;
-    ids.push_back(selected.matrix_case.id);
+  for (const std::vector<std::string>& matrices : places) {
+    options.matrices = matrices;
+    ids.clear();
+    for (SelectedCase& selected : select_cases(options).cases) {
+      if (selected.matrix_case.id == id) return std::move(selected);
+      ids.push_back(selected.matrix_case.id);
+    }
   }
-  throw CaseError(fmt::format("there is no file and no case '{}' in {} (size {}){}", id, selection.title, options.size,
-                              did_you_mean(id, ids)));
+  throw CaseError(fmt::format("there is no file and no case '{}' in {} (size {}){}", id,
+                              fmt::join(options.matrices, ", "), options.size, did_you_mean(id, ids)));
 }
 
 }  // namespace
@@ -211,7 +172,9 @@ SelectedCase look_up(const std::string& id, SelectionOptions options) {
 Case parse_edited_case(const Json& json, std::string_view source, const std::vector<std::string>& edits) {
   if (edits.empty()) return parse_case(json, source);
   expect_object(json, JsonPlace{source});
-  return parse_case(edited(json, edits),
+  Json edited = json;
+  for (search::FixedField& fixed : fixed_fields(edits)) edited[std::string{fixed.field->name}] = std::move(fixed.value);
+  return parse_case(edited,
                     fmt::format("{}{}--set {}", source, source.empty() ? "" : " with ", fmt::join(edits, " --set ")));
 }
 
@@ -293,7 +256,9 @@ Item find_case(const std::string& argument, const SelectionOptions& selection, c
   constexpr const char* kJson = "the JSON of the command line";
   if (is_json(argument)) return read_item(parse_json_text(argument, kJson), kJson, edits, execution, program);
   if (is_id(argument)) return case_of_matrix(look_up(argument, selection), edits, execution, program);
-  return case_of_file(argument, edits, execution, program);
+  Item of_file = read_item(read_one_case(argument), argument, edits, execution, program);
+  of_file.rerun = rerun_of_submit({program, "submit", argument}, edits, execution);
+  return of_file;
 }
 
 }  // namespace cp_pool

@@ -4,6 +4,7 @@ module makes ranks that run calls alone."""
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import shutil
@@ -115,6 +116,7 @@ class Calls:
         self.number = 0  # of the last call, among those of the pool
         self._scratch: Path | None = None  # of the last call, if this rank has used it
         self._stamps: dict[str, tuple[int, int] | None] = {}  # of the files that calls have made this rank import
+        self._descriptors = Descriptors()
 
     def run(self, ranks: Ranks, function: str, arguments: str) -> tuple[str, set[str]]:
         """Runs the function. Returns what it returned, as JSON, and what it left behind, in sentences."""
@@ -127,7 +129,7 @@ class Calls:
             raise
         if known:
             self._stamps.update(stamps_of(own_files(set(sys.modules) - known)))
-        before = Traces()
+        before = Traces(self._descriptors)
         try:
             value = called(ranks, **json.loads(arguments))
         finally:
@@ -151,26 +153,49 @@ class Calls:
 class Traces:
     """What a call may leave behind that cannot be restored: a snapshot from before the call."""
 
-    def __init__(self) -> None:
+    def __init__(self, descriptors: Descriptors) -> None:
         self._threads = set(threading.enumerate())
         self._children = _children()
-        self._descriptors = _descriptors()
+        self._descriptors = descriptors
+        self._open = descriptors.now()
 
     def left_behind(self) -> set[str]:
         """What has been left behind since, as sentences."""
         left = {f"the call left the thread {thread.name!r}" for thread in set(threading.enumerate()) - self._threads}
         left |= {f"the call left the child process {pid}" for pid in _children() - self._children}
-        return left | {f"the call left {path} open" for path in _files(_descriptors() - self._descriptors)}
+        return left | {f"the call left {path} open" for path in _files(self._descriptors.now() - self._open)}
 
 
 def _children() -> set[str]:
-    with open("/proc/thread-self/children") as file:
-        return set(file.read().split())
+    with open("/proc/thread-self/children", "rb", buffering=0) as file:
+        return set(file.read().decode().split())
 
 
-def _descriptors() -> set[str]:
+class Descriptors:
+    """The file descriptors that this process has open. They are listed only when they have changed, because that takes
+    as long as all else that is done for an empty call."""
+
+    def __init__(self) -> None:
+        self._known: set[int] = set()
+
+    def now(self) -> set[int]:
+        # Since 6.2 Linux reports their number as the size of the folder, and 0 before.
+        if os.stat("/proc/self/fd").st_size != len(self._known) or not all(map(_is_still_open, self._known)):
+            self._known = _descriptors()
+        return self._known
+
+
+def _is_still_open(fd: int) -> bool:
+    try:
+        fcntl.fcntl(fd, fcntl.F_GETFD)
+    except OSError:
+        return False
+    return True
+
+
+def _descriptors() -> set[int]:
     """The file descriptors that this process has open."""
-    return {fd for fd in os.listdir("/proc/self/fd") if _is_open(int(fd))}
+    return {fd for fd in map(int, os.listdir("/proc/self/fd")) if _is_open(fd)}
 
 
 def _is_open(fd: int) -> bool:
@@ -182,7 +207,7 @@ def _is_open(fd: int) -> bool:
     return True
 
 
-def _files(descriptors: set[str]) -> set[str]:
+def _files(descriptors: set[int]) -> set[str]:
     """Those that are regular files."""
     found = set()
     for fd in descriptors:

@@ -71,7 +71,8 @@ class State:
     def _put_back_environment(self) -> None:
         """Restores os.environ, working directory, warnings, streams, hooks and sys.path. The extension restores the
         environment only in C, which os.environ does not see."""
-        if os.environb != self._environment:
+        # Its dictionary is compared if it has one, since os.environb itself decodes every variable.
+        if getattr(os.environb, "_data", os.environb) != self._environment:
             for name in [name for name in os.environb if name not in self._environment]:
                 del os.environb[name]
             for name, value in self._environment.items():

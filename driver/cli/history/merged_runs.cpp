@@ -50,7 +50,7 @@ std::string each_once(const std::vector<RunStarted>& headers, Access field) {
 // Returns the names of the baselines. `compared` says that times were compared with another run: older events do not
 // name that run.
 std::optional<std::string> baseline_of(const std::vector<RunStarted>& headers, bool compared) {
-  const std::string named = each_once(headers, [](const RunStarted& run) { return run.baseline.value_or(""); });
+  std::string named = each_once(headers, [](const RunStarted& run) { return run.baseline.value_or(""); });
   if (!named.empty()) return named;
   return compared ? std::optional<std::string>("the baseline of the run") : std::nullopt;
 }

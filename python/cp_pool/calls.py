@@ -180,17 +180,9 @@ class Descriptors:
 
     def now(self) -> set[int]:
         # Since 6.2 Linux reports their number as the size of the folder, and 0 before.
-        if os.stat("/proc/self/fd").st_size != len(self._known) or not all(map(_is_still_open, self._known)):
+        if os.stat("/proc/self/fd").st_size != len(self._known) or not all(map(_is_open, self._known)):
             self._known = _descriptors()
         return self._known
-
-
-def _is_still_open(fd: int) -> bool:
-    try:
-        fcntl.fcntl(fd, fcntl.F_GETFD)
-    except OSError:
-        return False
-    return True
 
 
 def _descriptors() -> set[int]:
@@ -199,9 +191,9 @@ def _descriptors() -> set[int]:
 
 
 def _is_open(fd: int) -> bool:
-    """False for the descriptor of listdir itself."""
+    """False for one that has been closed, as that of listdir itself."""
     try:
-        os.fstat(fd)
+        fcntl.fcntl(fd, fcntl.F_GETFD)
     except OSError:
         return False
     return True

@@ -77,9 +77,8 @@ std::vector<std::string> chosen_gpus(const std::vector<int>& list, const std::ve
   std::vector<std::string> out;
   for (const int gpu : list) {
     if (!shown.empty() && gpu >= static_cast<int>(shown.size())) {
-      throw CommandError(ExitCode::usage,
-                         fmt::format("--gpus: there is no GPU {}; {} visible, numbered from 0", gpu,
-                                     shown.size() == 1 ? "1 is" : fmt::format("{} are", shown.size())));
+      throw CommandError(ExitCode::usage, "--gpus: there is no GPU {}; {} visible, numbered from 0", gpu,
+                         shown.size() == 1 ? "1 is" : fmt::format("{} are", shown.size()));
     }
     out.push_back(shown.empty() ? std::to_string(gpu) : shown[static_cast<std::size_t>(gpu)]);
   }

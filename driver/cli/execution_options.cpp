@@ -135,7 +135,7 @@ std::vector<HostShare> hosts_of(const RunConfig& config) {
     }
     return hosts_of_hostfile(FileReader(*hostfile).read_all());
   } catch (const std::invalid_argument& error) {
-    throw CommandError(ExitCode::bad_input, fmt::format("{}: {}", kHostfile, error.what()));
+    throw CommandError(ExitCode::bad_input, "{}: {}", kHostfile, error.what());
   } catch (const std::runtime_error& error) {  // AllocationError; a file that cannot be read
     throw CommandError(ExitCode::bad_input, error.what());
   }

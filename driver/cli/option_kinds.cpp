@@ -251,7 +251,7 @@ std::vector<std::string> given_words(const CLI::App& command, Which which, const
 
 void refuse(const CLI::App& command, const std::string& message) {
   const std::string name = command.get_parent() == nullptr ? "" : command.get_name() + ' ';
-  throw CommandError(ExitCode::usage, fmt::format("{} (see cp-pool {}--help)", message, name));
+  throw CommandError(ExitCode::usage, "{} (see cp-pool {}--help)", message, name);
 }
 
 void refuse_both(const CLI::App& command, const std::string& one, const std::string& other) {

@@ -39,7 +39,7 @@ Place place_of(const InputFile& input) {
 
 void expect_different(const Place& one, const Place& other) {
   if (!one.identity || one.identity != other.identity) return;
-  throw CommandError(ExitCode::usage, fmt::format("{} and {} are the same file", one.name, other.name));
+  throw CommandError(ExitCode::usage, "{} and {} are the same file", one.name, other.name);
 }
 
 std::string first_bytes(const std::filesystem::path& path, std::size_t count) {
@@ -63,9 +63,8 @@ void expect_own(const Output& output) {
   if (!begin.empty() && output.start.starts_with(begin)) return;
   std::string shown = bytes.substr(0, kShown);
   shown.resize(std::min(shown.find_first_of("\r\n"), shown.size()));
-  throw CommandError(ExitCode::usage,
-                     fmt::format("{}: this file is no {} of cp-pool{}; --force replaces it", output.name(), output.what,
-                                 shown.empty() ? "" : fmt::format(" (it begins with '{}')", shown)));
+  throw CommandError(ExitCode::usage, "{}: this file is no {} of cp-pool{}; --force replaces it", output.name(),
+                     output.what, shown.empty() ? "" : fmt::format(" (it begins with '{}')", shown));
 }
 
 }  // namespace

@@ -48,9 +48,8 @@ std::filesystem::path find_matrix(const std::string& name_or_file) {
   const auto files = matrix_files();
   if (const auto file = files.find(name_or_file); file != files.end()) return file->second;
   const std::vector<std::string> names = shipped_matrices();
-  throw CommandError(ExitCode::bad_input,
-                     fmt::format("there is no matrix '{}'{}; shipped are: {}; a file ends in .json", name_or_file,
-                                 did_you_mean(name_or_file, names), fmt::join(names, ", ")));
+  throw CommandError(ExitCode::bad_input, "there is no matrix '{}'{}; shipped are: {}; a file ends in .json",
+                     name_or_file, did_you_mean(name_or_file, names), fmt::join(names, ", "));
 }
 
 std::optional<std::filesystem::path> state_folder() {

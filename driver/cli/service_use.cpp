@@ -52,9 +52,8 @@ std::unique_ptr<CaseExecutor> open_service(const ServiceOptions& options, const 
     std::optional<ServiceConnection> connection = ServiceConnection::find(options.name, client);
     if (!connection) {
       if (!options.wanted) return nullptr;
-      throw CommandError(ExitCode::infra,
-                         fmt::format("service '{}' is not running; start it with cp-pool serve{}", options.name,
-                                     options.name == service::kDefaultName ? "" : " --name " + options.name));
+      throw CommandError(ExitCode::infra, "service '{}' is not running; start it with cp-pool serve{}", options.name,
+                         options.name == service::kDefaultName ? "" : " --name " + options.name);
     }
     if (!options.own_pools.empty()) {
       report_notice(fmt::format("this run does not use service '{}' (process {}), because {} needs pools of its own",
@@ -80,7 +79,7 @@ void add_service_name(CLI::App& command, std::string& name, const std::string& h
 
 ServiceConnection expect_service(const std::string& name, const std::string& client) {
   if (auto connection = ServiceConnection::find(name, client)) return *std::move(connection);
-  throw CommandError(ExitCode::infra, fmt::format("service '{}' is not running", name));
+  throw CommandError(ExitCode::infra, "service '{}' is not running", name);
 }
 
 void add_service_of_submit(CLI::App& command, ServiceOptions& options) {

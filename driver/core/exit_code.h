@@ -3,6 +3,9 @@
 
 #include <stdexcept>
 #include <string>
+#include <utility>
+
+#include <fmt/format.h>
 
 namespace cp_pool {
 
@@ -35,6 +38,9 @@ int first_that_applies(int code, ExitCode other);
 class CommandError : public std::runtime_error {
  public:
   CommandError(ExitCode code, const std::string& message) : std::runtime_error{message}, code_{code} {}
+  template <typename... T>
+  CommandError(ExitCode code, fmt::format_string<T...> message, T&&... arguments)
+      : CommandError{code, fmt::format(message, std::forward<T>(arguments)...)} {}
   [[nodiscard]] ExitCode code() const { return code_; }
 
  private:

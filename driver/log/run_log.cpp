@@ -84,22 +84,20 @@ void read_events(const std::filesystem::path& file, std::string_view what, const
       const std::size_t next = line.rfind(kLineStart);
       if (next != std::string::npos && next > 0 && !json::accept(line)) line.erase(0, next);
       if (const auto wrong = wrong_with_line(line, take)) {
-        throw CommandError(ExitCode::bad_input,
-                           fmt::format("{} {} is no events file of cp-pool run --events: line {}{}", what,
-                                       file.string(), in.line_number(), *wrong));
+        throw CommandError(ExitCode::bad_input, "{} {} is no events file of cp-pool run --events: line {}{}", what,
+                           file.string(), in.line_number(), *wrong);
       }
     }
   } catch (const std::system_error& e) {
-    throw CommandError(ExitCode::bad_input, fmt::format("cannot read {} {}: {}", what, file.string(),
-                                                        error_reason(e.code(), file.string())));
+    throw CommandError(ExitCode::bad_input, "cannot read {} {}: {}", what, file.string(),
+                       error_reason(e.code(), file.string()));
   } catch (const CaseError& e) {  // a line that is too long
-    throw CommandError(ExitCode::bad_input, fmt::format("{} {}: {}", what, file.string(), e.what()));
+    throw CommandError(ExitCode::bad_input, "{} {}: {}", what, file.string(), e.what());
   }
 }
 
 void refuse_without_run(const std::filesystem::path& file) {
-  throw CommandError(ExitCode::bad_input,
-                     fmt::format("the file {} holds no run: was it written by --events?", file.string()));
+  throw CommandError(ExitCode::bad_input, "the file {} holds no run: was it written by --events?", file.string());
 }
 
 CaseKey case_key(const RunStarted& run, const std::string& id, const std::string& implementation,

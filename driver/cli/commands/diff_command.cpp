@@ -170,8 +170,7 @@ class DiffCommand : public Command {
     const NamedRun before = read(before_.empty() ? previous_run() : before_);
     const NamedRun after = read(after_.empty() ? "last" : after_);
     if (before.name == after.name) {
-      throw CommandError(ExitCode::bad_input,
-                         fmt::format("both runs are {}: there is nothing to compare", before.name));
+      throw CommandError(ExitCode::bad_input, "both runs are {}: there is nothing to compare", before.name);
     }
     for (const NamedRun* each : {&before, &after}) {
       if (!each->run.cut) continue;
@@ -180,8 +179,8 @@ class DiffCommand : public Command {
     }
     const RunDiff diff = diff_runs(before.run, after.run);
     if (diff.common == 0) {
-      throw CommandError(ExitCode::bad_input, fmt::format("{} ({}) and {} ({}) have no case in common", before.name,
-                                                          before.run.header.title, after.name, after.run.header.title));
+      throw CommandError(ExitCode::bad_input, "{} ({}) and {} ({}) have no case in common", before.name,
+                         before.run.header.title, after.name, after.run.header.title);
     }
     const int code = exit_code(diff);
     print_on_stdout(json_ ? to_line(json_of(diff, before, after, code)) + '\n' : text_of(diff, before, after));
@@ -198,10 +197,9 @@ class DiffCommand : public Command {
       const auto header = read_record_header(record);
       if (header && last && header->implementations == last->implementations) return record.id;
     }
-    throw CommandError(
-        ExitCode::bad_input,
-        fmt::format("no run before {} is of its implementation{}; cp-pool diff RUN compares it with any",
-                    records.back().id, last ? fmt::format(" ({})", fmt::join(last->implementations, "; ")) : ""));
+    throw CommandError(ExitCode::bad_input,
+                       "no run before {} is of its implementation{}; cp-pool diff RUN compares it with any",
+                       records.back().id, last ? fmt::format(" ({})", fmt::join(last->implementations, "; ")) : "");
   }
 
   // Throws CommandError (bad_input).

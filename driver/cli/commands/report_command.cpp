@@ -23,8 +23,7 @@ void expect_different_files(const std::vector<std::string>& files) {
     for (std::size_t k = 0; k < i; ++k) {
       const auto identity = identify(files[i]);
       if (!identity || identity != identify(files[k])) continue;
-      throw CommandError(ExitCode::usage,
-                         fmt::format("{} and {} are the same file: its run would count twice", files[k], files[i]));
+      throw CommandError(ExitCode::usage, "{} and {} are the same file: its run would count twice", files[k], files[i]);
     }
   }
 }
@@ -68,7 +67,7 @@ std::vector<Event> only_case(const std::vector<Event>& events, const std::string
     if (is_of_case(event, id)) out.push_back(event);
   }
   if (ledger.expected() == 0) {
-    throw CommandError(ExitCode::bad_input, fmt::format("the run has no case '{}'{}", id, did_you_mean(id, known)));
+    throw CommandError(ExitCode::bad_input, "the run has no case '{}'{}", id, did_you_mean(id, known));
   }
   auto& header = std::get<RunStarted>(out.front());
   header.cases = ledger.expected();

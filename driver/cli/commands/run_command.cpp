@@ -105,9 +105,8 @@ std::vector<std::optional<double>> earlier_times(const std::vector<std::string>&
 // Refuses more than kMostCases cases. Throws CommandError (usage).
 void check_number(std::size_t cases, int repeats) {
   if (cases <= kMostCases / static_cast<std::size_t>(repeats)) return;
-  throw CommandError(ExitCode::usage,
-                     fmt::format("--repeat {0}: {0} times {1} is more than the {2} cases that a run may have", repeats,
-                                 count_of(cases, "case"), kMostCases));
+  throw CommandError(ExitCode::usage, "--repeat {0}: {0} times {1} is more than the {2} cases that a run may have",
+                     repeats, count_of(cases, "case"), kMostCases);
 }
 
 // Returns the input files that the options name. No output may replace them.

@@ -115,7 +115,7 @@ class ShellService {
     ::kill(own_->pid, SIGTERM);
     reap();
     while (said.ends_with('\n')) said.pop_back();
-    throw CommandError(ExitCode::infra, fmt::format("a service for this shell does not start: {}", said));
+    throw CommandError(ExitCode::infra, "a service for this shell does not start: {}", said);
   }
 
   void reap() {

@@ -127,7 +127,7 @@ bool has_file(const std::filesystem::path& folder) {
 }  // namespace
 
 void refuse_at(const std::string& place, const std::string& what) {
-  throw CommandError(ExitCode::usage, fmt::format("{}: {}", place, what));
+  throw CommandError(ExitCode::usage, "{}: {}", place, what);
 }
 
 // The search stops at a folder of another user, such as /tmp: its file could name any program as the worker.
@@ -148,8 +148,7 @@ ConfigFile read_config_file(const std::filesystem::path& file) {
   try {
     return parse_config(FileReader(file.string()).read_all(), file.string(), absolute.parent_path());
   } catch (const std::system_error& e) {
-    throw CommandError(ExitCode::usage,
-                       fmt::format("cannot read {}: {}", file.string(), error_reason(e.code(), file.string())));
+    throw CommandError(ExitCode::usage, "cannot read {}: {}", file.string(), error_reason(e.code(), file.string()));
   } catch (const CaseError& e) {
     throw CommandError(ExitCode::usage, e.what());
   }
@@ -162,8 +161,8 @@ ConfigFile parse_config(std::string_view text, const std::string& name, const st
     file.folder = folder;
     return file;
   } catch (const toml::parse_error& e) {
-    throw CommandError(ExitCode::usage, fmt::format("{}:{}: {}", reader.place(e.source().begin),
-                                                    e.source().begin.column, e.description()));
+    throw CommandError(ExitCode::usage, "{}:{}: {}", reader.place(e.source().begin), e.source().begin.column,
+                       e.description());
   }
 }
 

@@ -21,7 +21,7 @@ std::string variable(const std::string& name) {
 // Throws CommandError (usage).
 std::size_t number_of(const std::string& name, const std::string& text) {
   if (const auto number = parse_number<std::size_t>(text)) return *number;
-  throw CommandError(ExitCode::usage, fmt::format("{}: '{}' is no whole number", name, text));
+  throw CommandError(ExitCode::usage, "{}: '{}' is no whole number", name, text);
 }
 
 // Reads the shard from the variables with the prefix "TEST" or "GTEST". Throws CommandError (usage).
@@ -34,12 +34,11 @@ std::optional<OptionSetting> shard_of(const std::string& prefix) {
   const std::size_t total = number_of(total_name, total_text);
   if (total <= 1) return std::nullopt;
   if (index_text.empty()) {
-    throw CommandError(ExitCode::usage, fmt::format("{} is {}, and {} is not set", total_name, total, index_name));
+    throw CommandError(ExitCode::usage, "{} is {}, and {} is not set", total_name, total, index_name);
   }
   const std::size_t index = number_of(index_name, index_text);
   if (index >= total) {
-    throw CommandError(ExitCode::usage,
-                       fmt::format("{}: {} is not below {} ({})", index_name, index, total, total_name));
+    throw CommandError(ExitCode::usage, "{}: {} is not below {} ({})", index_name, index, total, total_name);
   }
   return OptionSetting{.values = {fmt::format("{}/{}", index + 1, total)}, .place = total_name};
 }
@@ -72,7 +71,7 @@ void acknowledge_shards() {
     const std::string file = variable(name);
     if (file.empty() || std::ofstream(file, std::ios::app)) continue;
     const std::error_code error(errno, std::generic_category());
-    throw CommandError(ExitCode::cannot_write, fmt::format("cannot write {}: {}", file, error_reason(error, file)));
+    throw CommandError(ExitCode::cannot_write, "cannot write {}: {}", file, error_reason(error, file));
   }
 }
 

@@ -117,8 +117,7 @@ void expect_failures(const FailedCases& failed, const std::filesystem::path& eve
   if (failed.ids.empty() && failed.unknown_rest) throw CommandError(ExitCode::bad_input, cut);
   if (failed.unknown_rest) report_warning(cut + ", so they are not selected");
   if (failed.ids.empty()) {
-    throw CommandError(ExitCode::nothing_selected,
-                       fmt::format("nothing failed in {}: its cases passed or were skipped", file));
+    throw CommandError(ExitCode::nothing_selected, "nothing failed in {}: its cases passed or were skipped", file);
   }
 }
 
@@ -136,9 +135,8 @@ PerfBaseline read_perf_baseline(const std::filesystem::path& events_file) {
                                     .graph = finished->perf->request.graph};
   });
   if (baseline.cases.empty()) {
-    throw CommandError(
-        ExitCode::bad_input,
-        fmt::format("the baseline {} has no times: was it written by --mode perf --events?", baseline.name));
+    throw CommandError(ExitCode::bad_input, "the baseline {} has no times: was it written by --mode perf --events?",
+                       baseline.name);
   }
   return baseline;
 }
@@ -156,9 +154,8 @@ void compare_with(const PerfBaseline& baseline, const RunConfig& config, std::sp
     if (how && different++ == 0) example = fmt::format("{} has {}", named.id, *how);
   }
   if (different == 0) return;
-  throw CommandError(ExitCode::bad_input,
-                     fmt::format("the baseline {} is of other problems: {} ({} of {} cases differ)", baseline.name,
-                                 example, different, common));
+  throw CommandError(ExitCode::bad_input, "the baseline {} is of other problems: {} ({} of {} cases differ)",
+                     baseline.name, example, different, common);
 }
 
 std::string left_unjudged(const PerfBaseline& baseline, std::span<const Item> cases) {
@@ -169,10 +166,9 @@ std::string left_unjudged(const PerfBaseline& baseline, std::span<const Item> ca
   }
   if (missing == 0) return "";
   if (missing == cases.size()) {
-    throw CommandError(
-        ExitCode::bad_input,
-        fmt::format("the baseline {} has none of the cases, such as {}: --max-ratio has nothing to judge",
-                    baseline.name, example));
+    throw CommandError(ExitCode::bad_input,
+                       "the baseline {} has none of the cases, such as {}: --max-ratio has nothing to judge",
+                       baseline.name, example);
   }
   return fmt::format("--max-ratio does not judge {} of {} cases: the baseline {} does not have them, such as {}",
                      missing, cases.size(), baseline.name, example);

@@ -131,10 +131,10 @@ FoundCases read_found_cases(const std::filesystem::path& file) {
       }
     }
   } catch (const std::system_error& e) {
-    throw CommandError(ExitCode::bad_input,
-                       fmt::format("cannot read --found {}: {}", file.string(), error_reason(e.code(), file.string())));
+    throw CommandError(ExitCode::bad_input, "cannot read --found {}: {}", file.string(),
+                       error_reason(e.code(), file.string()));
   } catch (const CaseError& e) {  // a line that is too long
-    throw CommandError(ExitCode::bad_input, fmt::format("--found {}: {}", file.string(), e.what()));
+    throw CommandError(ExitCode::bad_input, "--found {}: {}", file.string(), e.what());
   }
   return out;
 }

@@ -39,7 +39,7 @@ std::optional<RecordFile> read_record_file(const RunRecord& record) {
     const json object = protocol::parse_foreign_json(text);
     return protocol::read_fields<RecordFile>(protocol::Fields(object, path.string()));
   } catch (const json::exception& e) {
-    throw CommandError(ExitCode::bad_input, fmt::format("{}: {}", path.string(), e.what()));
+    throw CommandError(ExitCode::bad_input, "{}: {}", path.string(), e.what());
   } catch (const protocol::ProtocolError& e) {
     throw CommandError(ExitCode::bad_input, e.what());
   }
@@ -139,8 +139,8 @@ std::vector<RunRecord> run_records(const fs::path& folder) {
   std::error_code error;
   std::vector<RunRecord> records = folders_in(folder, error);
   if (error && error != std::errc::no_such_file_or_directory) {
-    throw CommandError(ExitCode::bad_input, fmt::format("cannot read the records in {}: {}", folder.string(),
-                                                        error_reason(error, folder.string())));
+    throw CommandError(ExitCode::bad_input, "cannot read the records in {}: {}", folder.string(),
+                       error_reason(error, folder.string()));
   }
   std::erase_if(records, [&](const RunRecord& record) { return !fs::exists(record.folder / kRecordFile, error); });
   return records;
@@ -152,9 +152,8 @@ const RunRecord& find_record(const std::vector<RunRecord>& records, std::string_
   if (const auto place = parse_number<int>(text); place && text.starts_with('-')) {
     const auto back = static_cast<std::size_t>(-std::int64_t{*place});
     if (back >= 1 && back <= records.size()) return records[records.size() - back];
-    throw CommandError(ExitCode::bad_input,
-                       fmt::format("there is no run {}: {} recorded", text,
-                                   records.size() == 1 ? "1 run is" : fmt::format("{} runs are", records.size())));
+    throw CommandError(ExitCode::bad_input, "there is no run {}: {} recorded", text,
+                       records.size() == 1 ? "1 run is" : fmt::format("{} runs are", records.size()));
   }
   std::vector<const RunRecord*> meant;
   for (const RunRecord& record : records) {
@@ -164,12 +163,11 @@ const RunRecord& find_record(const std::vector<RunRecord>& records, std::string_
   }
   if (meant.size() == 1) return *meant.front();
   if (meant.empty()) {
-    throw CommandError(
-        ExitCode::bad_input,
-        fmt::format("no recorded run is called '{}' (see cp-pool runs; the last is {})", text, records.back().id));
+    throw CommandError(ExitCode::bad_input, "no recorded run is called '{}' (see cp-pool runs; the last is {})", text,
+                       records.back().id);
   }
-  throw CommandError(ExitCode::bad_input, fmt::format("'{}' may be {} recorded runs, such as {} and {}", text,
-                                                      meant.size(), meant[0]->id, meant[1]->id));
+  throw CommandError(ExitCode::bad_input, "'{}' may be {} recorded runs, such as {} and {}", text, meant.size(),
+                     meant[0]->id, meant[1]->id);
 }
 
 std::optional<RunStarted> read_record_header(const RunRecord& record) {

@@ -51,21 +51,19 @@ bool looks_like_a_case(const std::string& word) {
 
 [[noreturn]] void refuse_word(const std::string& word) {
   const auto names = mapped(kVerbs, [](const ShellVerbFacts& verb) { return std::string{verb.name}; });
-  throw CommandError(ExitCode::usage,
-                     fmt::format("'{}' is no command of the shell and no case{}; help lists the commands", word,
-                                 did_you_mean(word, names)));
+  throw CommandError(ExitCode::usage, "'{}' is no command of the shell and no case{}; help lists the commands", word,
+                     did_you_mean(word, names));
 }
 
 void check_counts(const ShellVerbFacts& verb, const ShellLine& line) {
   if (line.arguments.size() < verb.least) {
-    throw CommandError(ExitCode::usage, fmt::format("{} needs {}", verb.name, verb.arguments));
+    throw CommandError(ExitCode::usage, "{} needs {}", verb.name, verb.arguments);
   }
   if (line.arguments.size() > verb.most) {
-    throw CommandError(ExitCode::usage,
-                       fmt::format("{}: unexpected argument '{}'", verb.name, line.arguments[verb.most]));
+    throw CommandError(ExitCode::usage, "{}: unexpected argument '{}'", verb.name, line.arguments[verb.most]);
   }
   if (!verb.takes_options && !line.options.empty()) {
-    throw CommandError(ExitCode::usage, fmt::format("{} has no options: '{}'", verb.name, line.options.front()));
+    throw CommandError(ExitCode::usage, "{} has no options: '{}'", verb.name, line.options.front());
   }
 }
 

@@ -149,7 +149,7 @@ std::string case_argument(const std::string& command, const Words& words) {
   }
   if (words.front() == "-") throw CommandError(ExitCode::usage, "a stream of cases has no place in the shell");
   if (words.size() > 1) {
-    throw CommandError(ExitCode::usage, fmt::format("{} takes one case: unexpected argument '{}'", command, words[1]));
+    throw CommandError(ExitCode::usage, "{} takes one case: unexpected argument '{}'", command, words[1]);
   }
   return words.front();
 }
@@ -252,7 +252,7 @@ int ShellSession::unset(const Words& keys) {
   if (keys.empty()) left.clear();
   for (const std::string& key : keys) {
     if (std::erase_if(left, [&](const std::string& edit) { return key_of(edit) == key; }) == 0) {
-      throw CommandError(ExitCode::usage, fmt::format("unset: the field '{}' is not changed", key));
+      throw CommandError(ExitCode::usage, "unset: the field '{}' is not changed", key);
     }
   }
   edits_ = std::move(left);
@@ -261,8 +261,7 @@ int ShellSession::unset(const Words& keys) {
 
 int ShellSession::diff() const {
   if (!before_last_) {
-    throw CommandError(ExitCode::usage,
-                       fmt::format("diff needs two results; so far there is {}", last_ ? "one" : "none"));
+    throw CommandError(ExitCode::usage, "diff needs two results; so far there is {}", last_ ? "one" : "none");
   }
   const bool same = before_last_->id == last_->id;
   functions_.print(same ? last_->id + '\n' : fmt::format("before: {}\nnow:    {}\n", before_last_->id, last_->id));

@@ -4,8 +4,6 @@
 
 #include <array>
 #include <cstddef>
-#include <string_view>
-#include <utility>
 
 #include "cases/enum_names.h"
 

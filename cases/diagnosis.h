@@ -2,13 +2,11 @@
 // (docs/events.md). docs/diagnosis.md lists the ids and says how causes are found.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "cases/enum_names.h"

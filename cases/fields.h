@@ -2,7 +2,6 @@
 // (worker/protocol/field_json.h), and so do the tests of the schema and of the pages.
 #pragma once
 
-#include <concepts>
 #include <cstddef>
 #include <functional>
 #include <type_traits>

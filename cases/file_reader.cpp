@@ -1,9 +1,7 @@
 #include "cases/file_reader.h"
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdio>
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/stat.h>

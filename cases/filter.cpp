@@ -7,7 +7,6 @@
 #include <cmath>
 #include <compare>
 #include <cstdint>
-#include <optional>
 #include <utility>
 
 #include <fmt/format.h>

@@ -1,7 +1,5 @@
 #include "cases/mask.h"
 
-#include <algorithm>
-
 namespace cp_pool {
 
 Mask make_mask(const Case& c) {

@@ -1,4 +1,3 @@
-#include <utility>
 
 #include "cases/comm_facts.h"
 

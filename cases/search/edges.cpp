@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <vector>
 
 #include "cases/comm_facts.h"
 #include "cases/dual_chunk.h"

@@ -6,9 +6,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <iterator>
-#include <optional>
 #include <utility>
-#include <vector>
 
 #include "cases/comm_facts.h"
 #include "cases/dual_chunk.h"

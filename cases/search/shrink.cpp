@@ -2,13 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <iterator>
-#include <set>
 #include <utility>
-#include <vector>
 
 #include "cases/case_json.h"
 #include "cases/comm_facts.h"

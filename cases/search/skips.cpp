@@ -1,7 +1,6 @@
 #include "cases/search/skips.h"
 
 #include <algorithm>
-#include <utility>
 
 #include <fmt/format.h>
 

@@ -18,7 +18,6 @@
 #include <utility>
 #include <vector>
 
-#include <c10/core/Device.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/profiler_kineto.h>

@@ -3,12 +3,9 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
-#include <filesystem>
 #include <limits>
 #include <map>
 #include <numeric>
-#include <stdexcept>
-#include <string>
 #include <system_error>
 #include <vector>
 

@@ -1,7 +1,6 @@
 #include "cp_core/run_case/rank_load.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <numeric>
 #include <variant>
 

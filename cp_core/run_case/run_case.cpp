@@ -1,9 +1,7 @@
 #include "cp_core/run_case/run_case.h"
 
 #include <algorithm>
-#include <chrono>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <stdexcept>
 #include <utility>

@@ -2,7 +2,6 @@
 // to stdout and ends.
 #include "driver/conformance/conformance.h"
 
-#include <algorithm>
 #include <csignal>
 #include <filesystem>
 

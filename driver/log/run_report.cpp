@@ -1,6 +1,5 @@
 #include "driver/log/run_report.h"
 
-#include <algorithm>
 #include <iterator>
 #include <variant>
 

@@ -2,7 +2,6 @@
 // stopped.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <set>
 #include <stdexcept>

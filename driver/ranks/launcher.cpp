@@ -4,7 +4,6 @@
 #include <array>
 #include <cstddef>
 #include <filesystem>
-#include <stdexcept>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

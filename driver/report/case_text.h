@@ -7,7 +7,6 @@
 #include <map>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "cases/diagnosis.h"
 #include "driver/core/events.h"

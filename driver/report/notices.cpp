@@ -1,7 +1,6 @@
 #include "driver/report/notices.h"
 
 #include <algorithm>
-#include <utility>
 
 #include <fmt/format.h>
 

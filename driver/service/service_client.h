@@ -4,7 +4,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "cases/unique_fd.h"
 #include "driver/core/events.h"

@@ -1,12 +1,9 @@
 #include "driver/service/service_run.h"
 
-#include <chrono>
-#include <stdexcept>
 #include <utility>
 #include <vector>
 
 #include <asio/post.hpp>
-#include <fmt/format.h>
 
 #include "worker/protocol/text_clean.h"
 

@@ -1,4 +1,3 @@
-#include <chrono>
 #include <optional>
 #include <stdexcept>
 #include <utility>

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <span>
 #include <stdexcept>
-#include <string_view>
 #include <system_error>
 
 #include <fmt/format.h>

@@ -306,11 +306,4 @@ Case random_case(std::mt19937_64& generator, std::span<const FixedField> fixed) 
   return c;
 }
 
-std::vector<std::string_view> drawn_fields() {
-  std::vector<std::string_view> fields;
-  fields.reserve(kSteps.size());
-  for (const Step& step : kSteps) fields.push_back(step.field);
-  return fields;
-}
-
 }  // namespace cp_pool::search

@@ -3,8 +3,6 @@
 
 #include <random>
 #include <span>
-#include <string_view>
-#include <vector>
 
 #include "cases/case.h"
 #include "cases/case_json.h"
@@ -24,8 +22,5 @@ Case with_fixed(std::span<const FixedField> fixed);
 // With a2a and a2a+p2p the heads divide over their ranks. Fields drawn after a fixed field suit its value. A fixed
 // field may contradict fields drawn before it or another fixed field; then the case has a problem (find_problem).
 Case random_case(std::mt19937_64& generator, std::span<const FixedField> fixed = {});
-
-// The fields that are drawn: all of case_fields() except the names suite and model.
-std::vector<std::string_view> drawn_fields();
 
 }  // namespace cp_pool::search

@@ -19,6 +19,7 @@
 #include "driver/ranks/log_file.h"
 #include "driver/report/reports.h"
 #include "driver/report/text_format.h"
+#include "worker/protocol/field_json.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
@@ -56,7 +57,7 @@ class ResultLines : public EventSink {
  public:
   void on_event(const Event& event) override {
     if (const auto* finished = std::get_if<CaseFinished>(&event)) {
-      print_on_stdout(to_line(case_result_json(*finished)) + '\n');
+      print_on_stdout(to_line(protocol::object_json<nlohmann::ordered_json>(*finished)) + '\n');
     }
   }
   void on_tick() override { expect_reader(STDOUT_FILENO, "stdout"); }

@@ -15,10 +15,6 @@ namespace cp_pool {
 
 using nlohmann::ordered_json;
 
-ordered_json case_result_json(const CaseFinished& event) {
-  return protocol::object_json<ordered_json>(event);
-}
-
 ordered_json event_json(const Event& event) {
   return std::visit(
       [](const auto& e) {

@@ -18,9 +18,6 @@ inline constexpr int kEventsVersion = 1;  // "v"; changes when a field changes i
 // strings "nan", "inf", "-inf".
 nlohmann::ordered_json event_json(const Event& event);
 
-// Returns the fields of case_finished without "type", as `cp-pool submit --json` prints them.
-nlohmann::ordered_json case_result_json(const CaseFinished& event);
-
 // Writes the JSON on one line; invalid UTF-8 becomes U+FFFD.
 std::string to_line(const nlohmann::ordered_json& json);
 

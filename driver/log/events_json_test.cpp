@@ -17,7 +17,7 @@ using Keys = std::vector<std::string>;
 
 TEST(ToLine, IsOneLineOfValidUtf8WhateverTheTextHolds) {
   const CaseFinished event = test::finished(0, "id", CaseOutcome::crash, "line\nbad \xff byte\x01");
-  const std::string line = to_line(case_result_json(event));
+  const std::string line = to_line(event_json(event));
   EXPECT_EQ(line.find('\n'), std::string::npos);
   EXPECT_EQ(nlohmann::json::parse(line)["reason"], "line\nbad \xef\xbf\xbd byte\x01");
 }

@@ -28,6 +28,7 @@
 #include "driver/report/output_file.h"
 #include "driver/report/reports.h"
 #include "driver/report/terminal_sink.h"
+#include "worker/protocol/field_json.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
@@ -107,7 +108,7 @@ void write_reports(const std::vector<Event>& events, const TemporaryFolder& fold
     run.on_event(event);
     for (const auto& sink : sinks) sink->on_event(event);
     if (const auto* const finished = std::get_if<CaseFinished>(&event)) {
-      result_lines += to_line(case_result_json(*finished)) + '\n';
+      result_lines += to_line(protocol::object_json<nlohmann::ordered_json>(*finished)) + '\n';
     }
   }
   sinks.clear();

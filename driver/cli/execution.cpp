@@ -94,10 +94,7 @@ constexpr const char* kInject = "CP_POOL_INJECT";
 Execution::Execution(const ExecutionOptions& options, Show show, bool free_stdin)
     : config_{options.config}, views_{[this](const std::string& error) { tell("error", error); }} {
   if (!options.warning.empty()) report_warning(options.warning);
-  const WorkerCommand worker = worker_command(options.worker);
-  config_.worker_command = worker.words;
-  config_.implementation = worker.implementation;
-  if (options.fork != "off") config_.fork_server = worker.fork_server;
+  set_worker(worker_command(options.worker), options.fork != "off", config_);
   const std::vector<Output> outputs = outputs_of(options);
   for (const Output& output : outputs) {
     if (output.is_folder()) locks_.push_back(prepare_folder(output.path, std::string{output.option}));

@@ -117,11 +117,10 @@ WorkerCommand worker_command(const WorkerChoice& choice) {
   return command;
 }
 
-void set_worker(const WorkerCommand& command, bool forks, OwnRanks& ranks) {
-  ranks.worker_command = command.words;
-  if (forks) ranks.fork_server = command.fork_server;
-  ranks.start_timeout_grows = command.adapter();
-  ranks.implementation = command.implementation;
+void set_worker(const WorkerCommand& command, bool forks, RankProgram& program) {
+  program.worker_command = command.words;
+  if (forks) program.fork_server = command.fork_server;
+  program.implementation = command.implementation;
 }
 
 void set_worker_of_call(const WorkerChoice& choice, bool forks, Item& item) {
@@ -130,6 +129,7 @@ void set_worker_of_call(const WorkerChoice& choice, bool forks, Item& item) {
   of_calls.adapter = "cp_pool.calls:ranks";
   if (!item.ranks) item.ranks.emplace();
   set_worker(worker_command(of_calls), forks, *item.ranks);
+  item.ranks->start_timeout_grows = true;
 }
 
 AdapterPlace adapter_place(std::string_view text) {

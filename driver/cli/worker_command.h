@@ -29,8 +29,8 @@ struct WorkerCommand {
 // The words and the adapter in `choice` must have been checked with the command line.
 WorkerCommand worker_command(const WorkerChoice& choice);
 
-// Makes the command that of `ranks`. forks: ranks may be forked.
-void set_worker(const WorkerCommand& command, bool forks, OwnRanks& ranks);
+// Makes the command that of `program`, without RankProgram::start_timeout_grows. forks: ranks may be forked.
+void set_worker(const WorkerCommand& command, bool forks, RankProgram& program);
 
 // Gives a call that no worker of the command line runs the ranks that run calls alone: those of Python's cp_pool.calls.
 void set_worker_of_call(const WorkerChoice& choice, bool forks, Item& item);

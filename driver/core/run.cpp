@@ -12,12 +12,7 @@ std::chrono::milliseconds start_timeout_of(const RunConfig& config, int ranks) {
 RunConfig config_for(const RunConfig& config, const std::optional<OwnRanks>& ranks) {
   RunConfig out = config;
   if (!ranks) return out;
-  if (!ranks->worker_command.empty()) {
-    out.worker_command = ranks->worker_command;
-    out.implementation = ranks->implementation;
-    out.fork_server = ranks->fork_server;
-    out.start_timeout_grows = ranks->start_timeout_grows;
-  }
+  if (!ranks->worker_command.empty()) static_cast<RankProgram&>(out) = *ranks;
   if (ranks->environment.empty()) return out;
   if (!out.process) {
     out.process = ProcessEnvironment{.folder = std::filesystem::current_path(), .environment = own_environment()};

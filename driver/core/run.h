@@ -34,12 +34,21 @@ struct Retries {
   [[nodiscard]] bool allow(CaseOutcome outcome, int made) const { return made < most && on.contains(outcome); }
 };
 
-// The launch settings of the ranks of one item that differ from RunConfig (docs/configuration.md).
-struct OwnRanks {
-  std::vector<std::string> worker_command = {};  // empty: RunConfig::worker_command
-  std::vector<std::string> fork_server = {};     // that belongs to this worker_command, as in RunConfig
-  bool start_timeout_grows = false;              // for this worker_command, as in RunConfig
-  std::string implementation = {};               // the name of this worker_command, as in CaseFinished
+// The program that every rank runs, and how it is started.
+struct RankProgram {
+  std::vector<std::string> worker_command = {};  // argv; the program is looked up in PATH as execvp does
+  // argv of the process that ranks are forked from (driver/ranks/fork_server.h); empty: each rank is started on its
+  // own.
+  std::vector<std::string> fork_server = {};
+  bool start_timeout_grows = false;  // RunSettings::start_timeout, with the number of ranks per core (start_timeout_of)
+  std::string implementation = {};   // the name of worker_command, as in RunStarted; empty: unknown
+
+  auto operator<=>(const RankProgram&) const = default;
+};
+
+// The launch settings of the ranks of one item that differ from RunConfig (docs/configuration.md). Without a
+// worker_command, the ranks run the program of RunConfig.
+struct OwnRanks : RankProgram {
   // "NAME=VALUE", sorted; set in addition to the environment of the run's ranks.
   std::vector<std::string> environment = {};
   int slots = 0;  // number of slots that the pool holds; 0 = one for each rank
@@ -121,16 +130,11 @@ struct HygieneLimits {
 
 // The settings of a run that a client of a service sends (service/messages.h): which worker, on which device, with
 // which deadlines and limits.
-struct RunSettings {
-  std::vector<std::string> worker_command;  // argv; the program is looked up in PATH as execvp does
-  // argv of the process that ranks are forked from (driver/ranks/fork_server.h); empty: each rank is started on its
-  // own.
-  std::vector<std::string> fork_server = {};
+struct RunSettings : RankProgram {
   std::string device = "cpu";
   bool share_gpus = true;                          // ranks may share a GPU if there are fewer GPUs than ranks
   std::chrono::milliseconds timeout{90000};        // of a case, from sending its line
   std::chrono::milliseconds start_timeout{60000};  // of a pool, from spawning its ranks until it is ready
-  bool start_timeout_grows = false;                // with the number of ranks per core (start_timeout_of)
   std::chrono::milliseconds grace{5000};           // from SIGTERM to SIGKILL, and from the shutdown request to SIGTERM
   std::chrono::milliseconds global_timeout{0};     // for the whole run; 0 = none
   // A case that runs for longer is reported as slow (CaseProgress); 0 = never.
@@ -169,8 +173,7 @@ struct RunSettings {
 };
 
 struct RunConfig : RunSettings {
-  std::string implementation = {};  // the name of worker_command, as in RunStarted; empty: unknown
-  Launcher launcher = {};           // starts the ranks
+  Launcher launcher = {};  // starts the ranks
   // The hosts of the launcher's allocation, with their slots; empty: there is one host, or the hosts are not known.
   std::vector<HostShare> hosts = {};
   std::chrono::milliseconds fork_patience{10000};  // how long the fork server may take to answer a request for a rank

@@ -157,9 +157,7 @@ PoolHome::PoolHome(PoolHost& host, Program& program, ServiceRun* wanted_by)
   program_.count_pool(1);
   if (wanted_by == nullptr) return;
   // The ranks are started as the program says.
-  config_.worker_command = program.config().worker_command;
-  config_.fork_server = program.config().fork_server;
-  config_.start_timeout_grows = program.config().start_timeout_grows;
+  static_cast<RankProgram&>(config_) = program.config();
   config_.process = program.config().process;
   known_to_.insert(wanted_by);
   program_.introduce(*wanted_by);

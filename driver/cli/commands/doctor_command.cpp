@@ -214,9 +214,8 @@ std::string limit_remedy(const CaseFinished& finished) {
 // Runs a case, to show that cases can run. A user's own worker may skip this case.
 void try_worker(const WorkerCommand& command, const std::string& device, RunConfig config, const Say& say) {
   const int ranks = ranks_to_try(device);
-  config.worker_command = command.words;
+  set_worker(command, true, config);
   config.device = device;
-  config.fork_server = command.fork_server;
   config.max_failed_starts = 1;
   config.grace = std::chrono::seconds(1);
   bool was_ready = false;

@@ -100,12 +100,7 @@ bool selects(const CaseOverride& each, const MatrixCase& of_matrix) {
 void add_ranks(const OwnRanks& ranks, std::optional<OwnRanks>& sum) {
   if (ranks == OwnRanks{}) return;
   if (!sum) sum.emplace();
-  if (!ranks.worker_command.empty()) {
-    sum->worker_command = ranks.worker_command;
-    sum->fork_server = ranks.fork_server;
-    sum->start_timeout_grows = ranks.start_timeout_grows;
-    sum->implementation = ranks.implementation;
-  }
+  if (!ranks.worker_command.empty()) static_cast<RankProgram&>(*sum) = ranks;
   for (const std::string& entry : ranks.environment) {
     const std::string name = entry.substr(0, entry.find('=') + 1);
     std::erase_if(sum->environment, [&](const std::string& earlier) { return earlier.starts_with(name); });
@@ -161,6 +156,7 @@ void find_workers(std::vector<CaseOverride>& overrides, const ExecutionOptions& 
     WorkerChoice choice = *each.worker;
     choice.python = options.worker.python;
     set_worker(worker_command(choice), options.fork != "off", each.ranks);
+    each.ranks.start_timeout_grows = !choice.adapter.empty();
   }
 }
 

@@ -86,22 +86,14 @@ std::vector<std::string> environment_of(const std::vector<std::string>& own) {
 Capsule capsule_of(const RunConfig& config, const protocol::ReadyEvent& worker, const HistoryOfFailure& failure,
                    const Item& named) {
   Capsule out;
+  static_cast<RunSettings&>(out) = config;
   out.version = CP_POOL_VERSION;
   out.id = failure.event.id;
   out.outcome = failure.event.outcome;
   out.reason = failure.event.reason;
   out.rerun = failure.event.rerun;
-  out.worker = config.worker_command;
-  out.implementation = config.implementation;
-  out.fork_server = config.fork_server;
   out.folder = std::filesystem::current_path().string();
   out.environment = environment_of(named.ranks ? named.ranks->environment : std::vector<std::string>{});
-  out.device = config.device;
-  out.share_gpus = config.share_gpus;
-  out.timeout_ms = static_cast<double>(config.timeout.count());
-  out.start_timeout_ms = static_cast<double>(config.start_timeout.count());
-  out.bound_factor = config.bound_factor;
-  out.reference_cache = config.reference_cache;
   out.perf = config.perf;
   if (out.perf) out.perf->trace_dir.reset();
   out.worker_name = worker.worker;
@@ -139,7 +131,7 @@ Capsule read_capsule(const std::filesystem::path& folder) {
                                   capsule.capsule));
     }
     if (capsule.cases.empty()) throw CaseError(fmt::format("{}: cases: the list is empty", file.string()));
-    if (capsule.worker.empty()) throw CaseError(fmt::format("{}: worker: the command is empty", file.string()));
+    if (capsule.worker_command.empty()) throw CaseError(fmt::format("{}: worker: the command is empty", file.string()));
     return capsule;
   } catch (const std::system_error& e) {
     throw CaseError(fmt::format("cannot read {}: {}", file.string(), e.code().message()));
@@ -162,10 +154,7 @@ void write_failure_capsule(const RunConfig& config, const PoolHistory& history, 
     sent.erase(sent.begin(), sent.end() - static_cast<std::ptrdiff_t>(kMostCases));
   }
   for (const SentCase* const one : sent) {
-    CapsuleCase& kept = capsule.cases.emplace_back();
-    kept.id = one->named.id;
-    kept.payload = one->named.payload;
-    if (one->named.timeout) kept.timeout_ms = static_cast<double>(one->named.timeout->count());
+    capsule.cases.push_back({one->named.id, one->named.payload, one->named.timeout});
     requests += one->lines;
   }
   if (verdict != nullptr) capsule.verdict = *verdict;

@@ -26,15 +26,16 @@ namespace cp_pool {
 struct CapsuleCase {
   std::string id;
   Payload payload;
-  std::optional<double> timeout_ms = {};  // deadline of the case; none: Capsule::timeout_ms
+  std::optional<std::chrono::milliseconds> timeout = {};  // deadline of the case; none: Capsule::timeout
 
   static constexpr auto fields() {
     return FieldList{required<&CapsuleCase::id>(), field("case", &CapsuleCase::payload, Presence::required),
-                     sparse<&CapsuleCase::timeout_ms>()};
+                     field("timeout_ms", &CapsuleCase::timeout, Presence::sparse)};
   }
 };
 
-struct Capsule {
+// Of the settings of the run, those that fields() lists.
+struct Capsule : RunSettings {
   int capsule = 1;      // version of this format
   std::string version;  // version of cp-pool
   std::string id;       // ID of the case that failed
@@ -42,17 +43,8 @@ struct Capsule {
   std::string reason;
   std::string rerun;  // command that reruns the case alone
   std::optional<Verdict> verdict;
-  std::vector<std::string> worker;       // argv
-  std::string implementation = {};       // the name of the worker, as in RunStarted; empty: unknown
-  std::vector<std::string> fork_server;  // argv; empty: none
   std::string folder;                    // working directory of the ranks
   std::vector<std::string> environment;  // "NAME=VALUE"
-  std::string device;
-  bool share_gpus = true;
-  double timeout_ms = 90000;
-  double start_timeout_ms = 60000;
-  std::optional<double> bound_factor;
-  bool reference_cache = true;
   std::optional<protocol::PerfRequest> perf;
   std::string worker_name;         // as in the worker's ready event
   nlohmann::json versions;         // as in the worker's ready event
@@ -65,11 +57,13 @@ struct Capsule {
                      required<&Capsule::id, &Capsule::outcome>(),
                      optional<&Capsule::reason, &Capsule::rerun>(),
                      sparse<&Capsule::verdict>(),
-                     required<&Capsule::worker>(),
+                     field("worker", &Capsule::worker_command, Presence::required),
                      sparse<&Capsule::implementation>(),
                      optional<&Capsule::fork_server, &Capsule::folder, &Capsule::environment>(),
                      required<&Capsule::device>(),
-                     optional<&Capsule::share_gpus, &Capsule::timeout_ms, &Capsule::start_timeout_ms>(),
+                     optional<&Capsule::share_gpus>(),
+                     field("timeout_ms", &Capsule::timeout),
+                     field("start_timeout_ms", &Capsule::start_timeout),
                      sparse<&Capsule::bound_factor>(),
                      optional<&Capsule::reference_cache>(),
                      sparse<&Capsule::perf>(),

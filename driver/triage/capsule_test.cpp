@@ -21,21 +21,21 @@ Capsule example() {
   out.reason = "rank 1 died";
   out.rerun = "cp-pool submit te/x";
   out.verdict = test::state_leak(0, "te/x", "te/y").verdict;
-  out.worker = {"worker", "--flag"};
+  out.worker_command = {"worker", "--flag"};
   out.fork_server = {"python", "-m", "x"};
   out.folder = "/somewhere";
   out.environment = {"NCCL_DEBUG=INFO"};
   out.device = "cuda";
   out.share_gpus = false;
-  out.timeout_ms = 1500;
-  out.start_timeout_ms = 2500;
+  out.timeout = std::chrono::milliseconds(1500);
+  out.start_timeout = std::chrono::milliseconds(2500);
   out.bound_factor = 2;
   out.reference_cache = false;
   out.perf.emplace().warmup = 3;
   out.worker_name = "worker 1";
   out.versions = {{"torch", "2.11.0"}};
   out.left_out = 7;
-  out.cases = {{.id = "te/y", .payload = test::example_case(), .timeout_ms = 12.0},
+  out.cases = {{.id = "te/y", .payload = test::example_case(), .timeout = std::chrono::milliseconds(12)},
                {.id = "te/x", .payload = test::example_case("te", "x")}};
   return out;
 }

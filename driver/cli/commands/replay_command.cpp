@@ -34,22 +34,18 @@ ProcessEnvironment process_environment_of(const Capsule& capsule) {
   std::error_code missing;
   out.folder = capsule.folder;
   if (!std::filesystem::is_directory(out.folder, missing)) out.folder = std::filesystem::current_path();
-  out.environment = own_environment();
-  for (const std::string& entry : capsule.environment) {
+  std::vector<std::string> entries = capsule.environment;
+  std::erase_if(entries, [](std::string_view entry) {
     const std::size_t equals = entry.find('=');
-    if (equals == std::string::npos) continue;
-    std::string name = entry.substr(0, equals);
-    if (is_of_this_machine(name)) continue;
-    std::erase_if(out.environment, [&](const auto& variable) { return variable.first == name; });
-    out.environment.emplace_back(std::move(name), entry.substr(equals + 1));
-  }
+    return equals == std::string_view::npos || is_of_this_machine(entry.substr(0, equals));
+  });
+  out.environment = with_entries(own_environment(), entries);
   return out;
 }
 
 void take_over(const Capsule& capsule, RunConfig& config) {
-  const auto ms = [](double value) { return std::chrono::milliseconds(static_cast<std::int64_t>(value)); };
-  config.timeout = ms(capsule.timeout_ms);
-  config.start_timeout = ms(capsule.start_timeout_ms);
+  config.timeout = capsule.timeout;
+  config.start_timeout = capsule.start_timeout;
   config.share_gpus = capsule.share_gpus;
   config.bound_factor = capsule.bound_factor;
   config.reference_cache = capsule.reference_cache;
@@ -61,8 +57,7 @@ void take_over(const Capsule& capsule, RunConfig& config) {
 std::vector<Item> cases_of(const Capsule& capsule) {
   std::vector<Item> out;
   for (const CapsuleCase& kept : capsule.cases) {
-    Item& named = out.emplace_back(Item{.id = kept.id, .payload = kept.payload, .rerun = capsule.rerun});
-    if (kept.timeout_ms) named.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(*kept.timeout_ms));
+    out.push_back({.id = kept.id, .payload = kept.payload, .rerun = capsule.rerun, .timeout = kept.timeout});
   }
   return out;
 }
@@ -125,11 +120,7 @@ class ReplayCommand : public Command {
     });
     const int code = execution([&](const RunConfig& shared, EventSink& sink) {
       RunConfig config = shared;
-      if (!own_worker_) {
-        config.worker_command = capsule.worker;
-        config.implementation = capsule.implementation;
-        config.fork_server = capsule.fork_server;
-      }
+      if (!own_worker_) static_cast<RankProgram&>(config) = capsule;
       RunResult result = run_cases(cases, config, header, sink);
       if (!workers.empty() && workers.back().versions != capsule.versions) {
         report_notice(fmt::format("the worker's versions are {}; they were {}", workers.back().versions.dump(),

@@ -108,7 +108,7 @@ TEST_F(SinkListOfViews, EndsNoRunForAFullDiskAlone) {
 }
 
 Item ranks(const std::string& id, int cp_size, int group = 1) {
-  Item named{.id = id};
+  Item named{{.id = id}};
   test::attention(named.payload).cp_size = cp_size;
   test::attention(named.payload).group = group;
   return named;

@@ -375,29 +375,34 @@ struct CaseFinished;
 bool is_unverified_by_figures(const CaseFinished& event);  // figures.h
 bool is_checked_by_itself(const CaseFinished& event);
 
-struct CaseFinished {
-  std::size_t index = 0;
+// What is known of a case before it is run.
+struct NamedCase {
   std::string id;
-  // Number of its line in a stream, or its place in the order of a search; else none.
-  std::optional<std::size_t> number = std::nullopt;
-  int run = 1;  // which of the `runs` runs of this case in one run (--repeat) it is, from 1
+  Payload payload = {};
+  std::string rerun = {};  // the exact command that reruns this case alone
+  int run = 1;             // which of the `runs` runs of this case in one run (--repeat) it is, from 1
   int runs = 1;
+  // The number of its line in a stream; in a search, its place in the order in which cases begin, from 1; else none.
+  std::optional<std::size_t> number = std::nullopt;
   std::optional<SearchStep> search = std::nullopt;  // why a search ran it; none if the run is no search
+  std::optional<Expected> expected = std::nullopt;  // none: it is expected to pass
+};
+
+struct CaseFinished : NamedCase {
+  std::size_t index = 0;
   // If one report combines several runs, and the case is taken from a later one: how it ended in the first that had it.
   std::optional<FirstRun> first_run = std::nullopt;
   std::vector<EarlierRun> earlier = {};  // earlier runs of this case, the oldest first, if a report asks for them
   std::string implementation = {};       // as in RunStarted, if an override names it for this case; else empty
   // By which its dump and its trace are named, if that is not the ID: with --dump or --trace, for cases of one ID.
   std::string dump_name = {};
-  Payload payload;
   std::int64_t seq = 0;        // 0 if it was never sent to a pool
   std::optional<PoolId> pool;  // none if it was never sent to a pool
   int attempts = 0;
   CaseOutcome outcome = CaseOutcome::not_run;
-  std::optional<Expected> expected = std::nullopt;  // none: it is expected to pass
-  bool flaky = false;                               // it passed, but not on its first try (--retries)
-  std::string reason;                               // empty for a pass
-  double duration_ms = 0;                           // from sending its line to knowing its outcome
+  bool flaky = false;      // it passed, but not on its first try (--retries)
+  std::string reason;      // empty for a pass
+  double duration_ms = 0;  // from sending its line to knowing its outcome
   std::vector<protocol::RankResult> ranks;
   std::vector<Check> checks;
   std::map<std::string, double> timings_ms;
@@ -415,7 +420,6 @@ struct CaseFinished {
   std::optional<PerfFigures> perf;
   std::optional<Diagnosis> diagnosis;    // of a fail whose worker was asked for a diagnosis
   std::vector<StderrTail> stderr_tails;  // of outcomes other than pass and skip
-  std::string rerun;                     // the exact command that reruns this case alone
   std::optional<double> at_ms = std::nullopt;
 
   static constexpr const char* kName = "case_finished";

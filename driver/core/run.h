@@ -62,22 +62,13 @@ struct OwnRanks : RankProgram {
   }
 };
 
-// What a run schedules: a case, as the documentation calls it, whatever its payload is.
-struct Item {
-  std::string id;
-  Payload payload = {};
-  std::string rerun = {};                            // the exact command that reruns this case alone
+// What a run schedules: a case, as the documentation calls it, whatever its payload is. An item that is expected to be
+// skipped is not sent to a worker.
+struct Item : NamedCase {
   std::optional<double> baseline_ms = std::nullopt;  // median step time in the run that this one is compared with
-  int run = 1;                                       // which of the `runs` runs of this item it is, from 1 (--repeat)
-  int runs = 1;
-  // The number of its line in a stream; in a search, its place in the order in which cases begin, from 1.
-  std::optional<std::size_t> number = std::nullopt;
-  std::optional<SearchStep> search = std::nullopt;  // as in CaseFinished
   bool replay = false;  // it replays a failure: its worker writes no diagnosis, dump or trace
   std::optional<std::chrono::milliseconds> timeout = std::nullopt;  // none = RunConfig::timeout
   std::optional<int> retries = std::nullopt;                        // none = RunConfig::retries.most
-  // As in CaseFinished; an item that is to be skipped is not sent to a worker.
-  std::optional<Expected> expected = std::nullopt;
   std::optional<OwnRanks> ranks = std::nullopt;
 };
 

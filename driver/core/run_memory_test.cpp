@@ -78,7 +78,7 @@ TEST(OutputBits, ArePromisedButByTheBackwardOfLibrariesOnGpus) {
 }
 
 Item named(const std::string& id, int run = 1, int runs = 1) {
-  Item out{.id = id};
+  Item out{{.id = id}};
   out.run = run;
   out.runs = runs;
   return out;

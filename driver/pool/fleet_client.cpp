@@ -33,18 +33,11 @@ void StartBackoff::note_outcome(CaseOutcome outcome) {
 
 CaseFinished finished_case(std::size_t index, const Item& named, CaseOutcome outcome, std::string reason) {
   CaseFinished out;
+  static_cast<NamedCase&>(out) = named;
   out.index = index;
-  out.id = named.id;
-  out.number = named.number;
-  out.run = named.run;
-  out.runs = named.runs;
-  out.search = named.search;
-  out.expected = named.expected;
   out.implementation = implementation_of(named);
-  out.payload = named.payload;
   out.outcome = outcome;
   out.reason = std::move(reason);
-  out.rerun = named.rerun;
   return out;
 }
 

@@ -115,7 +115,7 @@ Item Search::named(SearchStep step, const std::string& place, const Case& c) {
   shown.model = place;
   std::string id = case_id(shown);
   std::string rerun = plan_.command(id, c);
-  return {.id = std::move(id), .payload = c, .rerun = std::move(rerun), .number = ++begun_, .search = step};
+  return {{.id = std::move(id), .payload = c, .rerun = std::move(rerun), .number = ++begun_, .search = step}};
 }
 
 std::optional<Item> Search::next_drawn(const Room& room) {

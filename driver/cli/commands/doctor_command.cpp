@@ -228,7 +228,7 @@ void try_worker(const WorkerCommand& command, const std::string& device, RunConf
     if (const auto* end = std::get_if<CaseFinished>(&event)) finished = *end;
   });
   const RunResult result =
-      run_cases({{.id = "doctor", .payload = smallest_case(ranks)}}, config, RunStarted{}, watcher);
+      run_cases({{{.id = "doctor", .payload = smallest_case(ranks)}}}, config, RunStarted{}, watcher);
   if (result.finished.interrupted) throw CommandError(ExitCode::interrupted, "interrupted");
   const bool passed = finished.outcome == CaseOutcome::pass;
   const bool skipped = !command.shipped && finished.outcome == CaseOutcome::skip;

@@ -57,7 +57,8 @@ void take_over(const Capsule& capsule, RunConfig& config) {
 std::vector<Item> cases_of(const Capsule& capsule) {
   std::vector<Item> out;
   for (const CapsuleCase& kept : capsule.cases) {
-    out.push_back({.id = kept.id, .payload = kept.payload, .rerun = capsule.rerun, .timeout = kept.timeout});
+    out.push_back({{.id = kept.id, .payload = kept.payload, .rerun = capsule.rerun}});
+    out.back().timeout = kept.timeout;
   }
   return out;
 }

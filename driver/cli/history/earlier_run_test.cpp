@@ -189,7 +189,7 @@ RunConfig perf_config(const std::string& device = "cpu", bool graph = false) {
 
 std::vector<Item> named(const std::vector<std::string>& ids, const Case& c = example_case()) {
   std::vector<Item> out;
-  for (const std::string& id : ids) out.push_back({.id = id, .payload = c});
+  for (const std::string& id : ids) out.push_back({{.id = id, .payload = c}});
   return out;
 }
 
@@ -237,7 +237,7 @@ TEST(Comparison, RefusesTimesOfAnotherDeviceOrOfGraphs) {
 }
 
 Item case_of(const std::string& model, const std::string& id) {
-  Item named{.id = id};
+  Item named{{.id = id}};
   attention(named.payload).suite = "demo";
   attention(named.payload).model = model;
   return named;
@@ -330,7 +330,7 @@ TEST_F(Trends, AreOfOneImplementation) {
   EXPECT_THAT(texts(of_adapter.at({"b", "adapter mine.py"})), ElementsAre("251125-090000 pass"));
   adapter.implementations = {};
   EXPECT_TRUE(read_case_trends(run_records(folder.path()), adapter).empty()) << "unknown is not equal to unknown";
-  const Item b{.id = "b"};
+  const Item b{{.id = "b"}};
   EXPECT_EQ(case_history(of_adapter, std::vector{b}, "adapter mine.py").duration_ms.at("b"), 200);
   EXPECT_TRUE(case_history(of_adapter, std::vector{b}, "own").duration_ms.empty());
 }
@@ -346,7 +346,7 @@ TEST_F(Trends, AreOfTheNewestRuns) {
 TEST_F(Trends, AreAHistoryByTheLastRunOfEachCase) {
   add("251125-070000", {finished(0, "a", CaseOutcome::fail), finished(1, "b", CaseOutcome::pass)});
   add("251125-080000", {finished(3, "a", CaseOutcome::pass)});
-  const std::vector<Item> cases = {{.id = "a"}, {.id = "b"}};
+  const std::vector<Item> cases = {{{.id = "a"}}, {{.id = "b"}}};
   const CaseHistory history = case_history(read(), cases, "own");
   EXPECT_TRUE(history.failed.empty());
   EXPECT_EQ(history.duration_ms.at("a"), 400);

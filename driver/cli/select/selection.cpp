@@ -160,10 +160,10 @@ Selection select_cases(const SelectionOptions& options) {
 
 Item item_of(const SelectedCase& selected, const std::string& program, const ExecutionOptions& execution) {
   const MatrixCase& c = selected.matrix_case;
-  Item item{.id = c.id,
-            .payload = c.call ? Payload(*c.call) : Payload(c.c),
-            .rerun = rerun_line({program, "run", "--matrix", selected.matrix, "--size", c.size, "--filter", c.id},
-                                execution)};
+  Item item{{.id = c.id,
+             .payload = c.call ? Payload(*c.call) : Payload(c.c),
+             .rerun = rerun_line({program, "run", "--matrix", selected.matrix, "--size", c.size, "--filter", c.id},
+                                 execution)}};
   set_worker_of_call(execution.worker, execution.fork != "off", item);
   return item;
 }

@@ -96,7 +96,7 @@ std::string edited_parts(const Case& c, const std::vector<std::string>& edits) {
 Item read_submitted_call(const Json& json, const JsonPlace& root, const std::vector<std::string>& edits) {
   expect_known_keys(json, root, {"id", "world_size", "size", "tags", "call", "timeout_ms", "fresh"});
   if (!edits.empty()) root.fail("--set changes attention cases, and this is a call");
-  Item submitted{.id = {}, .payload = parse_call(json.at("call"), root.source() + ", call")};
+  Item submitted{{.id = {}, .payload = parse_call(json.at("call"), root.source() + ", call")}};
   const auto id = json.find("id");
   submitted.id = id == json.end() ? submitted.payload->default_id() : given_id(*id, root.key("id"));
   if (const auto timeout = json.find("timeout_ms"); timeout != json.end()) {
@@ -138,10 +138,10 @@ Item case_of_matrix(const SelectedCase& selected, const Edits& edits, const Exec
   if (c.call && !edits.empty()) throw CaseError(fmt::format("--set changes attention cases, and {} is a call", c.id));
   if (edits.empty()) return item_of(selected, program, execution);
   const Case edited = parse_edited_case(to_json(c.c), "", edits);
-  return {.id = case_id(edited, edited_fields(edits)),
-          .payload = edited,
-          .rerun = rerun_of_submit({program, "submit", c.id, "--matrix", selected.matrix, "--size", c.size}, edits,
-                                   execution)};
+  return {{.id = case_id(edited, edited_fields(edits)),
+           .payload = edited,
+           .rerun = rerun_of_submit({program, "submit", c.id, "--matrix", selected.matrix, "--size", c.size}, edits,
+                                    execution)}};
 }
 
 // Looks first in the shipped matrix that is named like the suite with which the ID begins, so that the others need not
@@ -202,9 +202,9 @@ Item read_submitted_case(const Json& json, std::string_view source, const std::v
     c = parse_edited_case(fields, source, edits);
   }
   const auto id = json.find("id");
-  return {.id = id == json.end() ? fmt::format("{}/hash={}", case_id(c, edited_fields(edits)), short_hash(c))
-                                 : given_id(*id, root.key("id")) + edited_parts(c, edits),
-          .payload = c};
+  return {{.id = id == json.end() ? fmt::format("{}/hash={}", case_id(c, edited_fields(edits)), short_hash(c))
+                                  : given_id(*id, root.key("id")) + edited_parts(c, edits),
+           .payload = c}};
 }
 
 Json to_json(const Item& submitted) {

@@ -101,30 +101,29 @@ Execution::Execution(const ExecutionOptions& options, Show show, bool free_stdin
   }
   for (const Output& output : outputs) {
     if (output.report == nullptr) continue;
-    owned_.push_back(std::make_unique<Listener>(at_end(
-        [this, report = output.report, file = AtomicFile(output.path)] { file.commit(report(reported_->report())); })));
+    owned_.push_back(std::make_unique<Listener>(
+        at_end([this, report = output.report, file = AtomicFile(output.path)] { file.commit(report(*report_)); })));
   }
   const bool reports = !owned_.empty();
   if (options.events) owned_.insert(owned_.begin(), std::make_unique<JsonlSink>(*options.events));
   // Old logs are removed last: the user may need them if an output cannot be written.
   if (config_.run_dir) make_room_for_logs(*config_.run_dir);
   const bool terminal_tells = show != Show::result_lines && are_the_same_stream(STDOUT_FILENO, STDERR_FILENO);
-  notices_ = std::make_unique<Notices>([this](std::string_view kind, const std::string& text) { tell(kind, text); },
-                                       !terminal_tells);
-  views_.add_listener(*notices_);
   const bool annotates = options.annotate == "github";
   if (annotates || reports) {
-    reported_.emplace(options.trace_run ? PhaseTimes::of_each_rank
-                      : options.html    ? PhaseTimes::of_slowest_rank
-                                        : PhaseTimes::none);
-    views_.add_listener(*reported_);
+    report_.emplace(options.trace_run ? PhaseTimes::of_each_rank
+                    : options.html    ? PhaseTimes::of_slowest_rank
+                                      : PhaseTimes::none);
   }
+  notices_ = std::make_unique<Notices>([this](std::string_view kind, const std::string& text) { tell(kind, text); },
+                                       !terminal_tells, report_ ? &*report_ : nullptr);
+  views_.add_listener(*notices_);
   if (show == Show::result_lines) owned_.push_back(std::make_unique<ResultLines>());
   for (const auto& sink : owned_) views_.add(*sink);
   if (annotates) {
     listen(at_end([this] {
       if (terminal_) terminal_->clear_live();
-      for (const std::string& line : github_annotations(reported_->report())) print_on_stderr(line);
+      for (const std::string& line : github_annotations(*report_)) print_on_stderr(line);
     }));
   }
   if (!locks_.empty()) views_.expect_other_outputs();

@@ -92,7 +92,7 @@ class Execution {
   std::unique_ptr<TerminalSink> terminal_;
   SinkList views_;
   std::unique_ptr<Notices> notices_;
-  std::optional<ReportedRun> reported_;  // if there are reports of it
+  std::optional<RunReport> report_;  // if there are reports of the run
   std::optional<StatusRequests> status_requests_;
   std::vector<std::unique_ptr<EventSink>> owned_;
   bool answer_lost_ = false;

@@ -9,11 +9,19 @@
 
 namespace cp_pool {
 void Notices::on_event(const Event& event) {
+  if (report_ != nullptr) report_->add(event);
   std::visit(
       [this](const auto& e) {
         if constexpr (requires { this->on(e); }) this->on(e);
       },
       event);
+}
+
+void Notices::on(const PoolRetired& event) {
+  pools_ -= pools_ > 0 ? 1 : 0;
+  if (is_expected(event.reason)) return;
+  note(fmt::format("{} given up after {}: {}{}", pool_name(event.pool), count_of(event.cases, "case"),
+                   to_string(event.reason), event.detail.empty() ? "" : ": " + event.detail));
 }
 
 void Notices::on(const CaseStarted& event) {
@@ -25,35 +33,34 @@ void Notices::on(const CaseProgress& event) {
   const auto running = std::ranges::find(running_, event.index, &Running::index);
   if (running != running_.end()) running->phase = event.phase;
   if (!event.slow) return;
-  show_("slow", fmt::format("{} has been running for {} on pool {}, {}; its deadline is {} (--timeout)", event.id,
-                            format_duration(event.running_ms), to_string(event.pool),
-                            event.phase.empty() ? "no phase reported" : "in " + event.phase,
-                            format_duration(event.timeout_ms)));
+  tell("slow",
+       fmt::format("{} has been running for {} on pool {}, {}; its deadline is {} (--timeout)", event.id,
+                   format_duration(event.running_ms), to_string(event.pool),
+                   event.phase.empty() ? "no phase reported" : "in " + event.phase, format_duration(event.timeout_ms)));
 }
 
 void Notices::on(const CaseFinished& event) {
   std::erase_if(running_, [&](const Running& running) { return running.index == event.index; });
   case_failed_ = case_failed_ || is_failure(event);
-  if (!errors_ || event.outcome != CaseOutcome::infra) return;
-  if (!reasons_shown_.insert(event.reason).second) return;
-  show_("error", on_one_line(event.reason));
+  if (event.outcome != CaseOutcome::infra || !reasons_shown_.insert(event.reason).second) return;
+  tell("error", on_one_line(event.reason), errors_);
 }
 
 void Notices::on(const OutputLost& event) {
   output_lost_ = true;
-  show_("error", on_one_line(fmt::format("{}: {}", event.output, event.message)));
+  tell("error", on_one_line(fmt::format("{}: {}", event.output, event.message)));
 }
 
 void Notices::on(const ForkServerTold& event) {
   if (event.reason.empty()) return;
-  show_("warning",
-        fmt::format("{}: {}", event.ready ? "each rank imports the adapter by itself" : "ranks are started one by one",
-                    on_one_line(event.reason)));
+  tell("warning",
+       fmt::format("{}: {}", event.ready ? "each rank imports the adapter by itself" : "ranks are started one by one",
+                   on_one_line(event.reason)));
 }
 
 void Notices::on(const RunStopping& event) {
   using Reason = RunStopping::Reason;
-  if (event.reason == Reason::killed) return show_("interrupted", "again: the ranks are killed at once");
+  if (event.reason == Reason::killed) return tell("interrupted", "again: the ranks are killed at once");
   const bool by_user = event.reason == Reason::interrupted;
   const std::string left = rest_text();
   if (!by_user && left.empty()) return;
@@ -65,7 +72,7 @@ void Notices::on(const RunStopping& event) {
     // If the run was already stopping for another reason, the first Ctrl-C only begins an interrupt.
     if (by_user) text += "; a second Ctrl-C kills them at once";
   }
-  show_(by_user ? "interrupted" : "stopped", text);
+  tell(by_user ? "interrupted" : "stopped", text);
 }
 
 // Returns "ID (in forward) and 2 more cases to be cancelled and 3 pools to end"; empty if nothing is left.
@@ -81,18 +88,14 @@ std::string Notices::rest_text() const {
   return fmt::format("{}{} to end", text.empty() ? "" : text + " and ", count_of(pools_, "pool"));
 }
 
-void ReportedRun::add_notice(std::string text) {
-  constexpr std::size_t kMostNotices = 50;
-  if (++report_.all_notices <= kMostNotices) report_.notices.push_back(std::move(text));
+void Notices::tell(std::string_view kind, const std::string& text, bool shown) {
+  if (shown) show_(kind, text);
+  note(fmt::format("{}: {}", kind, text));
 }
 
-void ReportedRun::on_event(const Event& event) {
-  notices_.on_event(event);
-  report_.add(event);
-  const auto* const retired = std::get_if<PoolRetired>(&event);
-  if (retired == nullptr || is_expected(retired->reason)) return;
-  add_notice(fmt::format("{} given up after {}: {}{}", pool_name(retired->pool), count_of(retired->cases, "case"),
-                         to_string(retired->reason), retired->detail.empty() ? "" : ": " + retired->detail));
+void Notices::note(std::string text) {
+  constexpr std::size_t kMostNotices = 50;
+  if (report_ != nullptr && ++report_->all_notices <= kMostNotices) report_->notices.push_back(std::move(text));
 }
 
 }  // namespace cp_pool

@@ -20,8 +20,10 @@ class Notices : public EventSink {
   // Called for each notice with its kind ("error", "warning", "slow", "interrupted", "stopped") and one line of text.
   using Show = std::function<void(std::string_view kind, const std::string& text)>;
 
-  // `errors` is false if the terminal view, on the same terminal or file, says why cases were not judged.
-  Notices(Show show, bool errors) : show_{std::move(show)}, errors_{errors} {}
+  // `errors` is false if the terminal view, on the same terminal or file, says why cases were not judged. report: gets
+  // all events and notices, also those that are not shown; nullptr: there is none.
+  Notices(Show show, bool errors, RunReport* report = nullptr)
+      : show_{std::move(show)}, errors_{errors}, report_{report} {}
 
   void on_event(const Event& event) override;
 
@@ -36,7 +38,7 @@ class Notices : public EventSink {
   };
 
   void on(const PoolSpawned& /*event*/) { ++pools_; }
-  void on(const PoolRetired& /*event*/) { pools_ -= pools_ > 0 ? 1 : 0; }
+  void on(const PoolRetired& event);
   void on(const CaseStarted& event);
   void on(const CaseProgress& event);
   void on(const CaseTried& /*not the end of the case*/) {}
@@ -45,30 +47,17 @@ class Notices : public EventSink {
   void on(const OutputLost& event);
   void on(const ForkServerTold& event);
   [[nodiscard]] std::string rest_text() const;
+  void tell(std::string_view kind, const std::string& text, bool shown = true);
+  void note(std::string text);
 
   Show show_;
   bool errors_;
+  RunReport* report_;
   std::set<std::string> reasons_shown_;  // why cases could not be judged by any pool, each once
   std::vector<Running> running_;         // in the order in which they started
   std::size_t pools_ = 0;                // pools that were started and have not ended
   bool output_lost_ = false;
   bool case_failed_ = false;
-};
-
-class ReportedRun : public EventSink {
- public:
-  explicit ReportedRun(PhaseTimes phases = PhaseTimes::of_each_rank) : report_{phases} {}
-  void on_event(const Event& event) override;
-
-  [[nodiscard]] const RunReport& report() const { return report_; }
-
- private:
-  void add_notice(std::string text);
-
-  RunReport report_;
-  Notices notices_{
-      [this](std::string_view kind, const std::string& text) { add_notice(std::string{kind} + ": " + text); },
-      /*errors=*/true};
 };
 
 }  // namespace cp_pool

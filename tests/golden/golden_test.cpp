@@ -93,7 +93,7 @@ void write_reports(const std::vector<Event>& events, const TemporaryFolder& fold
   const OpenFile live(folder / "live.txt");
   std::string stderr_lines;
   std::string result_lines;  // of cp-pool submit --json
-  ReportedRun run;
+  RunReport report;
   std::vector<std::unique_ptr<EventSink>> sinks;
   sinks.push_back(std::make_unique<TerminalSink>(terminal.fd(), TerminalStyle{.timings = true, .checks = true}));
   sinks.push_back(std::make_unique<TerminalSink>(
@@ -102,25 +102,24 @@ void write_reports(const std::vector<Event>& events, const TemporaryFolder& fold
       [&](std::string_view kind, const std::string& text) {
         stderr_lines += fmt::format("cp-pool: {}: {}\n", kind, text);
       },
-      /*errors=*/true));
+      /*errors=*/true, &report));
   for (const Event& event : events) {
     set_clock(event);
-    run.on_event(event);
     for (const auto& sink : sinks) sink->on_event(event);
     if (const auto* const finished = std::get_if<CaseFinished>(&event)) {
       result_lines += to_line(protocol::object_json<nlohmann::ordered_json>(*finished)) + '\n';
     }
   }
   sinks.clear();
-  for (const std::string& line : github_annotations(run.report())) stderr_lines += line + '\n';
-  std::string page = html_report(run.report());
+  for (const std::string& line : github_annotations(report)) stderr_lines += line + '\n';
+  std::string page = html_report(report);
   // The style is the same on all pages, so only one keeps it.
   const std::size_t begin = page.find("<style>");
   if (!with_style) page.erase(begin, page.find("</style>", begin) - begin);
   test::write_file(folder / "report.html", page);
-  test::write_file(folder / "trace.json", trace_report(run.report()));
-  test::write_file(folder / "junit.xml", junit_report(run.report(), "node"));
-  test::write_file(folder / "summary.markdown", markdown_report(run.report()));
+  test::write_file(folder / "trace.json", trace_report(report));
+  test::write_file(folder / "junit.xml", junit_report(report, "node"));
+  test::write_file(folder / "summary.markdown", markdown_report(report));
   test::write_file(folder / "stderr.txt", stderr_lines);
   test::write_file(folder / "results.jsonl", result_lines);
 }

@@ -62,12 +62,12 @@ class Steps {
   }
 
   // Adds steps to the least value, to half the value, and to one unit less. The first is the shortest way; the last
-  // always ends at the border between failing and passing.
-  template <typename Get>
-  void reduce(Get&& get, std::int64_t least, std::int64_t unit = 1) {
-    const std::int64_t now = get(from_);
+  // always ends at the border between failing and passing. Several members stay equal.
+  template <typename... Member>
+  void reduce(std::int64_t least, std::int64_t unit, Member... members) {
+    const std::int64_t now = std::max({std::invoke(members, from_)...});
     for (const std::int64_t value : {least, now / 2 / unit * unit, now - unit}) {
-      if (value >= least && value < now) add([&](Case& s) { get(s) = value; });
+      if (value >= least && value < now) add([&](Case& s) { ((std::invoke(members, s) = value), ...); });
     }
   }
 
@@ -247,18 +247,14 @@ void reduce_lengths(Steps& steps, const Case& c) {
   const std::int64_t unit_q = c.all_queries ? 1 : unit;
   steps.add(trim);
   steps.add([](Case& s) { s.seqlen_q = s.seqlen_kv = std::min(s.seqlen_q, s.seqlen_kv); });
-  if (c.seqlen_q == c.seqlen_kv) {
-    for (const std::int64_t value : {unit, c.seqlen_q / 2 / unit * unit, c.seqlen_q - unit}) {
-      if (value >= unit && value < c.seqlen_q) steps.add([value](Case& s) { s.seqlen_q = s.seqlen_kv = value; });
-    }
-  }
-  steps.reduce([](auto& s) -> auto& { return s.seqlen_q; }, unit_q, unit_q);
-  steps.reduce([](auto& s) -> auto& { return s.seqlen_kv; }, unit, unit);
+  if (c.seqlen_q == c.seqlen_kv) steps.reduce(unit, unit, &Case::seqlen_q, &Case::seqlen_kv);
+  steps.reduce(unit_q, unit_q, &Case::seqlen_q);
+  steps.reduce(unit, unit, &Case::seqlen_kv);
   for (std::size_t b = 0; c.seqlens && b < c.seqlens->size(); ++b) {
-    steps.reduce([b](auto& s) -> auto& { return s.seqlens.value().at(b); }, 0, unit_q);
+    steps.reduce(0, unit_q, [b](auto& s) -> auto& { return s.seqlens.value().at(b); });
   }
   for (std::size_t b = 0; c.seqlens_kv && b < c.seqlens_kv->size(); ++b) {
-    steps.reduce([b](auto& s) -> auto& { return s.seqlens_kv.value().at(b); }, 0, unit);
+    steps.reduce(0, unit, [b](auto& s) -> auto& { return s.seqlens_kv.value().at(b); });
   }
 }
 
@@ -278,14 +274,10 @@ void reduce_heads(Steps& steps, const Case& c) {
 }
 
 void reduce_head_dims(Steps& steps, const Case& c) {
-  if (c.head_dim_qk == c.head_dim_v) {
-    for (const std::int64_t value : {std::int64_t{1}, c.head_dim_qk / 2, c.head_dim_qk - 1}) {
-      if (value >= 1 && value < c.head_dim_qk) steps.add([value](Case& s) { s.head_dim_qk = s.head_dim_v = value; });
-    }
-  }
+  if (c.head_dim_qk == c.head_dim_v) steps.reduce(1, 1, &Case::head_dim_qk, &Case::head_dim_v);
   steps.add([](Case& s) { s.head_dim_v = s.head_dim_qk = std::min(s.head_dim_v, s.head_dim_qk); });
-  steps.reduce([](auto& s) -> auto& { return s.head_dim_qk; }, 1);
-  steps.reduce([](auto& s) -> auto& { return s.head_dim_v; }, 1);
+  steps.reduce(1, 1, &Case::head_dim_qk);
+  steps.reduce(1, 1, &Case::head_dim_v);
 }
 
 void drop_features(Steps& steps, const Case& c) {
@@ -317,9 +309,9 @@ void reduce_replicated(Steps& steps, const Case& c) {
 }
 
 void reduce_mask(Steps& steps, const Case& c) {
-  if (c.chunk > 0) steps.reduce([](auto& s) -> auto& { return s.chunk; }, 1);
+  if (c.chunk > 0) steps.reduce(1, 1, &Case::chunk);
   for (std::size_t side = 0; side < c.window.size(); ++side) {
-    if (c.window[side] > 0) steps.reduce([side](auto& s) -> auto& { return s.window[side]; }, 0);
+    if (c.window[side] > 0) steps.reduce(0, 1, [side](auto& s) -> auto& { return s.window[side]; });
   }
   for (std::size_t i = 0; i < c.mask.size(); ++i) {
     steps.add([i](Case& s) { s.mask.erase(s.mask.begin() + static_cast<std::ptrdiff_t>(i)); });

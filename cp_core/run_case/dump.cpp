@@ -29,23 +29,14 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
 
+using Named = std::pair<at::ScalarType, std::string_view>;
+constexpr std::array kDTypes{Named{at::kFloat, "F32"},     Named{at::kDouble, "F64"}, Named{at::kHalf, "F16"},
+                             Named{at::kBFloat16, "BF16"}, Named{at::kInt, "I32"},    Named{at::kLong, "I64"}};
+
 std::string_view name_of(at::ScalarType dtype) {
-  switch (dtype) {
-    case at::kFloat:
-      return "F32";
-    case at::kDouble:
-      return "F64";
-    case at::kHalf:
-      return "F16";
-    case at::kBFloat16:
-      return "BF16";
-    case at::kInt:
-      return "I32";
-    case at::kLong:
-      return "I64";
-    default:
-      throw std::runtime_error(fmt::format("safetensors: no name for dtype {}", c10::toString(dtype)));
-  }
+  const auto* const known = std::ranges::find(kDTypes, dtype, &Named::first);
+  if (known != kDTypes.end()) return known->second;
+  throw std::runtime_error(fmt::format("safetensors: no name for dtype {}", c10::toString(dtype)));
 }
 
 std::string header_of(const std::map<std::string, at::Tensor>& tensors,

@@ -17,10 +17,6 @@
 namespace cp_pool {
 namespace {
 
-double ms_between(Clock::time_point since, Clock::time_point now) {
-  return std::chrono::duration<double, std::milli>(now - since).count();
-}
-
 // Returns the values of a map, the oldest first.
 template <class Map>
 auto by_age(const Map& map) {
@@ -149,16 +145,16 @@ std::vector<std::string> RunningNow::lines(Clock::time_point now) const {
     }
     const std::string phase = running->phase.empty() ? "no phase reported"
                                                      : fmt::format("in {} for {}", running->phase,
-                                                                   format_duration(ms_between(running->told, now)));
+                                                                   format_duration(in_ms(now - running->told)));
     out.push_back(fmt::format("{} has been running for {} on {}{}{}, {}", started.id,
-                              format_duration(ms_between(running->since, now)), pool_name(started.pool), ranks,
+                              format_duration(in_ms(now - running->since)), pool_name(started.pool), ranks,
                               started.attempt > 1 ? fmt::format(", attempt {}", started.attempt) : "", phase));
-    std::ranges::move(standing_lines(running->ranks, ms_between(running->answered, now)), std::back_inserter(out));
+    std::ranges::move(standing_lines(running->ranks, in_ms(now - running->answered)), std::back_inserter(out));
   }
   for (const RunningPool* pool : by_age(pools_)) {
     if (pool->ready) continue;
     out.push_back(fmt::format("{} has been starting for {}", pool_name(pool->event.pool),
-                              format_duration(ms_between(pool->since, now))));
+                              format_duration(in_ms(now - pool->since))));
   }
   return out;
 }

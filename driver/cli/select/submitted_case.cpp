@@ -56,13 +56,10 @@ search::FixedField fixed_field(const std::string& text) {
 constexpr std::size_t kHashDigits = 10;  // among a hundred thousand cases two share a hash with a probability of 0.5 %
 constexpr std::size_t kLongestId = 1000;
 
-// Returns a hash of the fields that differ from their default, so that a new field in a later version changes no hash.
+// Returns a hash of the sizes and the fields that differ from their default, so that a new field in a later version
+// changes no hash.
 std::string short_hash(const Case& c) {
-  Json special = Json::object();
-  for (const CaseField& field : case_fields()) {
-    if (!is_default(field, c)) special[std::string{field.name}] = field.write(c);
-  }
-  return text_hash(special.dump()).substr(0, kHashDigits);
+  return text_hash(short_json(c).dump()).substr(0, kHashDigits);
 }
 
 std::string given_id(const Json& json, const JsonPlace& place) {

@@ -216,9 +216,8 @@ void Search::examine(std::vector<Event>& events) {
       continue;
     }
     if (!found_.empty() && !plan_.keep_going) {
-      SearchFound found = Examination(first, {}, {}).result();
-      found.note = "it was not made smaller: the search ends with the first failure (without --keep-going)";
-      report(std::move(found), events);
+      report(Examination(first, {}, {}).result(), events,
+             "it was not made smaller: the search ends with the first failure (without --keep-going)");
       continue;
     }
     place_ = place_of(first.id);
@@ -228,7 +227,9 @@ void Search::examine(std::vector<Event>& events) {
   }
 }
 
-void Search::report(SearchFound found, std::vector<Event>& events) {
+// note: why it was not made smaller to the end.
+void Search::report(SearchFound found, std::vector<Event>& events, const std::string& note) {
+  if (!note.empty()) found.note = note;
   found_.push_back({.event = found, .traits = search::special_traits_of(found.c)});
   found.c.suite = Case{}.suite;  // outside the search it is an ordinary case
   found.command = plan_.command("", found.c);
@@ -244,15 +245,11 @@ void Search::abandoned() {
 std::vector<Event> Search::end() {
   std::vector<Event> events;
   if (examination_) {
-    SearchFound found = examination_->result();
-    found.note = "the run was stopped before it was made smaller to the end";
-    report(std::move(found), events);
+    report(examination_->result(), events, "the run was stopped before it was made smaller to the end");
     examination_.reset();
   }
   for (; !failures_.empty(); failures_.pop_front()) {
-    SearchFound found = Examination(failures_.front(), {}, {}).result();
-    found.note = "the run was stopped before it was made smaller";
-    report(std::move(found), events);
+    report(Examination(failures_.front(), {}, {}).result(), events, "the run was stopped before it was made smaller");
   }
   SearchFinished last;
   last.why = stopped_;

@@ -178,7 +178,7 @@ class Search : public CaseSource {
   void take_drawn(const CaseFinished& finished);
   void examine(std::vector<Event>& events);
   [[nodiscard]] bool is_known(const CaseFinished& finished) const;
-  void report(SearchFound found, std::vector<Event>& events);
+  void report(SearchFound found, std::vector<Event>& events, const std::string& note = "");
   void stop(std::string why) {
     if (stopped_.empty()) stopped_ = std::move(why);
   }

@@ -71,13 +71,12 @@ asio::awaitable<void> name_frames(RunContext& run, Wakeup& wakeup, std::vector<S
   run.host.ranks.insert(helper->pid());
   std::string answer;
   bool complete = false;
-  const auto reader =
-      std::make_shared<PipeReader>(run.host.io, helper->take_output(),
-                                   PipeReader::Functions{[&](std::string_view bytes) { answer += bytes; },
-                                                         [&](std::error_code) {
-                                                           complete = true;
-                                                           wakeup.notify();
-                                                         }});
+  const auto reader = std::make_shared<PipeReader>(
+      run.host.io, helper->take_output(), [&](std::string_view bytes) { answer += bytes; },
+      [&](std::error_code) {
+        complete = true;
+        wakeup.notify();
+      });
   reader->start();
   const auto limit = Clock::now() + kNamingLimit;
   while (!complete && !run.stop.kill_at_once && Clock::now() < limit) co_await wakeup.wait_until(limit);

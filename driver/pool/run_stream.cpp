@@ -47,9 +47,9 @@ class Feeder {
         read_case_(read_case),
         jobs_(static_cast<std::size_t>(jobs)),
         silence_(runner.io()),
-        reader_(std::make_shared<PipeReader>(runner.io(), reopen(fd),
-                                             PipeReader::Functions{[this](std::string_view bytes) { on_data(bytes); },
-                                                                   [this](std::error_code error) { on_end(error); }})) {
+        reader_(std::make_shared<PipeReader>(
+            runner.io(), reopen(fd), [this](std::string_view bytes) { on_data(bytes); },
+            [this](std::error_code error) { on_end(error); })) {
     runner_.on_case_finished = [this](const CaseFinished& /*finished*/) {
       --running_;
       feed();

@@ -155,8 +155,7 @@ void ForkServer::spawn() {
     facts_.last_words += bytes;
     if (facts_.last_words.size() > kMostStderr) facts_.last_words.erase(0, facts_.last_words.size() - kMostStderr);
   };
-  stderr_ =
-      std::make_shared<PipeReader>(host_.io, std::move(err.read), PipeReader::Functions{keep, [](std::error_code) {}});
+  stderr_ = std::make_shared<PipeReader>(host_.io, std::move(err.read), keep, [](std::error_code) {});
   stderr_->start();
 }
 

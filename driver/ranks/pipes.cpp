@@ -12,8 +12,8 @@
 
 namespace cp_pool {
 
-PipeReader::PipeReader(asio::io_context& io, UniqueFd fd, Functions functions)
-    : pipe_(io, fd.release()), functions_(std::move(functions)) {}
+PipeReader::PipeReader(asio::io_context& io, UniqueFd fd, OnData on_data, OnEnd on_end)
+    : pipe_(io, fd.release()), on_data_(std::move(on_data)), on_end_(std::move(on_end)) {}
 
 void PipeReader::close() {
   asio::error_code ignored;  // closing a pipe that is only read loses nothing
@@ -32,10 +32,10 @@ void PipeReader::read_next() {
   pipe_.async_read_some(asio::buffer(buffer_), [self = shared_from_this()](asio::error_code error, std::size_t size) {
     if (!self->pipe_.is_open()) return;
     if (error) {
-      self->functions_.on_end(error == asio::error::eof ? std::error_code() : error);
+      self->on_end_(error == asio::error::eof ? std::error_code() : error);
       return;
     }
-    self->functions_.on_data({self->buffer_.data(), size});
+    self->on_data_({self->buffer_.data(), size});
     self->reading_ = false;
     if (self->pipe_.is_open() && !self->paused_) self->read_next();
   });

@@ -21,11 +21,10 @@ namespace cp_pool {
 // A pending read keeps the object alive. After close() no function is called any more.
 class PipeReader : public std::enable_shared_from_this<PipeReader> {
  public:
-  struct Functions {
-    std::function<void(std::string_view)> on_data;
-    std::function<void(std::error_code)> on_end;  // called once, at end of file (no error) or at a read error
-  };
-  PipeReader(asio::io_context& io, UniqueFd fd, Functions functions);
+  using OnData = std::function<void(std::string_view)>;
+  using OnEnd = std::function<void(std::error_code)>;
+  // on_end: is called once, at end of file (no error) or at a read error.
+  PipeReader(asio::io_context& io, UniqueFd fd, OnData on_data, OnEnd on_end);
   void start() { read_next(); }
   // Between pause() and resume(), only a read that has already begun is finished.
   void pause() { paused_ = true; }
@@ -42,7 +41,8 @@ class PipeReader : public std::enable_shared_from_this<PipeReader> {
   void read_next();
 
   asio::posix::stream_descriptor pipe_;
-  Functions functions_;
+  OnData on_data_;
+  OnEnd on_end_;
   bool paused_ = false;
   bool reading_ = false;
   std::array<char, 65536> buffer_{};

@@ -57,12 +57,12 @@ void WorkerGroup::watch_stdio(UniqueFd stdin_end, UniqueFd stdout_end) {
   stdout_closed_ = false;
   std::error_code unknown;  // without /proc the name stays empty
   stdout_name_ = std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", stdout_end.get()), unknown).string();
-  stdout_ = std::make_shared<PipeReader>(io_, std::move(stdout_end),
-                                         PipeReader::Functions{[this](std::string_view bytes) { on_stdout(bytes); },
-                                                               [this](std::error_code) {
-                                                                 stdout_closed_ = true;
-                                                                 on_change_();
-                                                               }});
+  stdout_ = std::make_shared<PipeReader>(
+      io_, std::move(stdout_end), [this](std::string_view bytes) { on_stdout(bytes); },
+      [this](std::error_code) {
+        stdout_closed_ = true;
+        on_change_();
+      });
   stdout_->start();
 }
 
@@ -79,9 +79,9 @@ void WorkerGroup::end_stderr(Process& process) {
 
 void WorkerGroup::watch(Process& child, UniqueFd stderr_end, UniqueFd pidfd, std::optional<int> rank,
                         std::string name) {
-  PipeReader::Functions functions{[this, &child](std::string_view bytes) { take_stderr(child, bytes); },
-                                  [this, &child](std::error_code) { end_stderr(child); }};
-  child.stderr_pipe = std::make_shared<PipeReader>(io_, std::move(stderr_end), std::move(functions));
+  child.stderr_pipe = std::make_shared<PipeReader>(
+      io_, std::move(stderr_end), [this, &child](std::string_view bytes) { take_stderr(child, bytes); },
+      [this, &child](std::error_code) { end_stderr(child); });
   child.stderr_pipe->start();
   child.exit_watch = watch_exit(io_, std::move(pidfd), [this, &child, rank, name = std::move(name)] {
     child.exit = peek_exit(child.pid).value_or(ExitStatus{false, -1});  // if somebody else has reaped it, it is lost

@@ -4,12 +4,12 @@ namespace cp_pool::service {
 
 LineConnection::LineConnection(asio::io_context& io, UniqueFd in, UniqueFd out, Functions functions)
     : functions_(std::move(functions)),
-      reader_(std::make_shared<PipeReader>(io, std::move(in),
-                                           PipeReader::Functions{[this](std::string_view bytes) { on_data(bytes); },
-                                                                 [this](std::error_code) {
-                                                                   ended_ = true;
-                                                                   on_data("\n");  // the last line may lack its newline
-                                                                 }})),
+      reader_(std::make_shared<PipeReader>(
+          io, std::move(in), [this](std::string_view bytes) { on_data(bytes); },
+          [this](std::error_code) {
+            ended_ = true;
+            on_data("\n");  // the last line may lack its newline
+          })),
       writer_(std::make_shared<PipeWriter>(io, std::move(out), [this] {
         if (!writer_->broken()) {
           functions_.on_written();

@@ -81,7 +81,8 @@ c10::intrusive_ptr<c10d::Store> connect_store(const protocol::RankEnvironment& e
   return open_store(environment);
 }
 
-RankConnection::RankConnection(const protocol::RankEnvironment& environment, const Box& box) {
+RankConnection::RankConnection(const protocol::RankEnvironment& environment, const Box& box, MessageServer* own_server)
+    : own_server_(own_server) {
   const auto store = open_store(environment);
   const int port = std::stoi(look_up(*store, kPortKey));
   const std::string token = environment.token.empty() ? look_up(*store, kTokenKey) : environment.token;
@@ -102,7 +103,9 @@ void RankConnection::send(const Bytes& frame) {
 }
 
 void RankConnection::to_rank0(const RankMessage& message) {
-  send(frame_of(encode(message)));
+  Bytes bytes = encode(message);
+  if (own_server_ != nullptr) return own_server_->to_rank0(std::move(bytes));
+  send(frame_of(bytes));
 }
 
 std::optional<Bytes> RankConnection::receive(const std::optional<Clock::time_point>& deadline) {
@@ -160,6 +163,10 @@ void MessageServer::to_control_threads(const ControlCommand& message) {
 
 void MessageServer::on_rank0(std::function<void(const Bytes&)> take) {
   server_->router.on_rank0(std::move(take));
+}
+
+void MessageServer::to_rank0(Bytes message) {
+  server_->router.to_rank0(std::move(message));
 }
 
 void MessageServer::delete_keys(const std::string& prefix) {

@@ -33,11 +33,14 @@ class ControlPlaneError : public std::runtime_error {
 // Connects to rank 0's store, for one caller at a time. Throws ControlPlaneError.
 c10::intrusive_ptr<c10d::Store> connect_store(const protocol::RankEnvironment& environment);
 
+class MessageServer;
+
 // One rank's connection to rank 0, for one thread. A message to rank 0 is one write, a message from it one read.
 class RankConnection {
  public:
-  // Receives the messages of a box. Throws ControlPlaneError.
-  RankConnection(const protocol::RankEnvironment& environment, const Box& box);
+  // Receives the messages of a box. own_server: in the process of rank 0, to which this thread then hands its messages
+  // itself. Throws ControlPlaneError.
+  RankConnection(const protocol::RankEnvironment& environment, const Box& box, MessageServer* own_server);
 
   void to_rank0(const RankMessage& message);  // in order; throws ControlPlaneError
   // Returns nullopt if there is a deadline and no message has come by then. Throws ControlPlaneError.
@@ -46,6 +49,7 @@ class RankConnection {
  private:
   void send(const Bytes& frame);
 
+  MessageServer* own_server_;
   UniqueFd fd_;
   MessageReader reader_;
 };
@@ -55,9 +59,11 @@ class RankConnection {
 template <typename Command>
 class MessageClient : private RankConnection {
  public:
-  explicit MessageClient(const protocol::RankEnvironment& environment)
-      : RankConnection(environment, {std::is_same_v<Command, ComputeCommand> ? Box::Of::compute : Box::Of::control,
-                                     environment.rank}) {}
+  explicit MessageClient(const protocol::RankEnvironment& environment, MessageServer* own_server = nullptr)
+      : RankConnection(
+            environment,
+            {std::is_same_v<Command, ComputeCommand> ? Box::Of::compute : Box::Of::control, environment.rank},
+            own_server) {}
 
   using RankConnection::to_rank0;
   Command receive() { return *receive_until({}); }
@@ -81,9 +87,9 @@ class MessageServer {
   // Send to every rank without waiting for any. Messages to one thread of a rank arrive in order.
   void to_compute(const ComputeCommand& message);
   void to_control_threads(const ControlCommand& message);
-  // Calls `take` on a thread of the server for each message to rank 0, including those that have already come. A null
-  // `take` stops this and returns when no call is running.
+  // As those of MessageRouter. Messages that have already come are included.
   void on_rank0(std::function<void(const Bytes&)> take);
+  void to_rank0(Bytes message);
 
   void delete_keys(const std::string& prefix);  // deletes the store's keys with this prefix
 

@@ -119,6 +119,15 @@ void MessageRouter::on_rank0(std::function<void(const Bytes&)> take) {
   for (const Bytes& message : std::exchange(early_, {})) take_(message);
 }
 
+void MessageRouter::to_rank0(Bytes message) {
+  const std::lock_guard lock(rank0_mutex_);
+  if (take_) {
+    take_(message);
+  } else {
+    early_.push_back(std::move(message));
+  }
+}
+
 void MessageRouter::watch(int fd, std::uint32_t events, int operation) const {
   epoll_event event{};
   event.events = events;
@@ -239,20 +248,11 @@ bool MessageRouter::read_from(int fd) {
   if (got <= 0) return false;
   connection.in.feed({buffer.data(), static_cast<std::size_t>(got)});
   try {
-    while (std::optional<Bytes> message = connection.in.next()) take_for_rank0(*std::move(message));
+    while (std::optional<Bytes> message = connection.in.next()) to_rank0(*std::move(message));
   } catch (const std::length_error&) {
     return false;
   }
   return true;
-}
-
-void MessageRouter::take_for_rank0(Bytes message) {
-  const std::lock_guard lock(rank0_mutex_);
-  if (take_) {
-    take_(message);
-  } else {
-    early_.push_back(std::move(message));
-  }
 }
 
 // This function and the next one are called with mutex_ locked.

@@ -69,9 +69,10 @@ class MessageRouter {
 
   // Puts a message into a box. May be called from any thread, and never waits for the receiver.
   void push(const Box& box, std::span<const std::uint8_t> message);
-  // Calls `take` on the router's thread for each message to rank 0. A null `take` stops this and returns when no call
-  // is running.
+  // Calls `take` for each message to rank 0, one at a time, on the router's thread or on that of to_rank0. A null
+  // `take` stops this and returns when no call is running.
   void on_rank0(std::function<void(const Bytes&)> take);
+  void to_rank0(Bytes message);  // from a thread of this process; returns when `take` has
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -94,7 +95,6 @@ class MessageRouter {
   void accept_all();
   bool read_greeting(int fd, Connection& connection);
   bool read_from(int fd);
-  void take_for_rank0(Bytes message);
   void deliver(const Box& box, Bytes frame);
   bool flush(Connection& connection) const;
   void drop(int fd);

@@ -182,7 +182,7 @@ int serve_as_rank(protocol::RankEnvironment environment, const Options& options,
                    FaultInjector(options.faults, 0), stdin_fd, stdout_fd);
   }
   const int rank = environment.rank;
-  auto messages = or_die(rank, [&] { return MessageClient<ComputeCommand>(environment); });
+  auto messages = or_die(rank, [&] { return MessageClient<ComputeCommand>(environment, server ? &*server : nullptr); });
   const auto store = or_die(rank, [&] { return connect_store(environment); });
   GroupSlot groups;
   std::promise<void> stopped;  // fulfilled when this thread has stopped, or broken by an exception

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -35,42 +34,9 @@ void write_all(int fd, std::string_view bytes) {
   }
 }
 
-// A queue between threads of one process.
-template <typename Item>
-class ThreadQueue {
- public:
-  using Clock = std::chrono::steady_clock;
-
-  void put(Item item) {
-    {
-      const std::lock_guard lock(mutex_);
-      items_.push_back(std::move(item));
-    }
-    filled_.notify_one();
-  }
-
-  // Returns the next item; nullopt at the deadline. Waits without limit if `deadline` is not set.
-  std::optional<Item> take(std::optional<Clock::time_point> deadline) {
-    std::unique_lock lock(mutex_);
-    const auto filled = [this] { return !items_.empty(); };
-    if (!deadline) {
-      filled_.wait(lock, filled);
-    } else if (!filled_.wait_until(lock, *deadline, filled)) {
-      return std::nullopt;
-    }
-    Item item = std::move(items_.front());
-    items_.pop_front();
-    return item;
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable filled_;
-  std::deque<Item> items_;
-};
-
 struct EndOfInput {};
-using Item = std::variant<protocol::Request, protocol::ProtocolError, EndOfInput, RankMessage>;
+struct DeadlinePassed {};
+using Item = std::variant<protocol::Request, protocol::ProtocolError, EndOfInput, RankMessage, DeadlinePassed>;
 
 Item item_of(const protocol::Line& line) {
   if (line.kind == protocol::Line::Kind::over_long) {
@@ -83,28 +49,57 @@ Item item_of(const protocol::Line& line) {
   }
 }
 
-// Puts the driver's requests into the queue, then the end of input, also when reading fails. Runs on a thread of its
-// own, so that requests arrive during a case; the thread ends with the process at the latest. fd is not owned.
-void read_requests(int fd, const std::shared_ptr<ThreadQueue<Item>>& items) {
-  protocol::LineFramer framer(protocol::LineFramer::Stream::requests);
-  std::array<char, std::size_t{64} << 10U> buffer;
-  for (;;) {
-    pollfd ready{fd, POLLIN, 0};  // another process may have made the input non-blocking
-    poll(&ready, 1, -1);
-    const ssize_t got = read(fd, buffer.data(), buffer.size());
-    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (got <= 0) break;
-    const std::string_view bytes(buffer.data(), static_cast<std::size_t>(got));
-    for (const protocol::Line& line : framer.feed(bytes)) items->put(item_of(line));
+Item item_of(const Bytes& message) {
+  try {
+    return decode<RankMessage>(message);
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "cp-pool-worker: rank 0: {}\n", e.what());
+    return EndOfInput{};
   }
-  items->put(EndOfInput{});
 }
 
-class ServerPorts final : public Coordinator::Ports {
+// Runs the coordinator on whichever thread has an item for it, because to wake another thread costs more than to handle
+// an item. A thread that comes while another is at work leaves its item to that one, and does not wait.
+class RankZero final : Coordinator::Ports {
  public:
-  ServerPorts(MessageServer& server, FaultInjector faults, int stdout_fd)
-      : server_(server), faults_(std::move(faults)), stdout_fd_(stdout_fd) {}
+  RankZero(MessageServer& server, const protocol::ReadyEvent& ready, FaultInjector faults, int stdout_fd)
+      : server_(server), faults_(std::move(faults)), stdout_fd_(stdout_fd), coordinator_(*this, ready) {}
 
+  // May be called from any thread. Items are handled in the order of the calls. An error ends the process.
+  void take(Item item) {
+    std::unique_lock lock(mutex_);
+    items_.push_back(std::move(item));
+    if (finished_ || std::exchange(busy_, true)) return;
+    while (!items_.empty() && !coordinator_.finished()) {
+      const Item next = std::move(items_.front());
+      items_.pop_front();
+      lock.unlock();
+      dispatch(next);
+      lock.lock();
+    }
+    busy_ = false;
+    finished_ = coordinator_.finished();
+    const auto deadline = coordinator_.next_deadline();
+    if (std::exchange(deadline_, deadline) != deadline || finished_) changed_.notify_one();
+  }
+
+  // Keeps the coordinator's deadlines until it has finished. Returns whether every rank has stopped in time.
+  bool serve() {
+    std::unique_lock lock(mutex_);
+    while (!finished_) {
+      if (!deadline_) {
+        changed_.wait(lock);
+      } else if (changed_.wait_until(lock, *deadline_) == std::cv_status::timeout) {
+        deadline_.reset();  // until the coordinator has been told
+        lock.unlock();
+        take(DeadlinePassed{});
+        lock.lock();
+      }
+    }
+    return coordinator_.stopped_cleanly();
+  }
+
+ private:
   void emit(const protocol::Event& event) override {
     const bool breaks = std::holds_alternative<protocol::ResultEvent>(event) && faults_.is_armed(Fault::Phase::result);
     write_response(stdout_fd_, event,
@@ -118,51 +113,59 @@ class ServerPorts final : public Coordinator::Ports {
   Coordinator::Clock::time_point now() override { return Coordinator::Clock::now(); }
   void forget_generation(int generation) override { server_.delete_keys(generation_prefix(generation)); }
 
- private:
+  void dispatch(const Item& item) {
+    try {
+      if (const auto* request = std::get_if<protocol::Request>(&item)) coordinator_.on_request(*request);
+      if (const auto* error = std::get_if<protocol::ProtocolError>(&item)) coordinator_.on_bad_request(*error);
+      if (const auto* message = std::get_if<RankMessage>(&item)) coordinator_.on_rank_message(*message);
+      if (std::holds_alternative<EndOfInput>(item)) coordinator_.on_end_of_input();
+      if (std::holds_alternative<DeadlinePassed>(item)) coordinator_.on_time();
+    } catch (const std::exception& e) {
+      fmt::print(stderr, "cp-pool-worker: rank 0: the protocol failed: {}\n", e.what());
+      _exit(1);
+    }
+  }
+
+  // It guards the members until server_. Those from there on are used only by the thread that has set busy_.
+  std::mutex mutex_;
+  std::condition_variable changed_;  // finished_ or deadline_
+  std::deque<Item> items_;
+  bool busy_ = false;  // a thread handles items
+  bool finished_ = false;
+  std::optional<Coordinator::Clock::time_point> deadline_;
   MessageServer& server_;
   FaultInjector faults_;
   int stdout_fd_;
+  Coordinator coordinator_;
 };
 
-void dispatch(Coordinator& coordinator, const Item& item) {
-  if (const auto* request = std::get_if<protocol::Request>(&item)) coordinator.on_request(*request);
-  if (const auto* error = std::get_if<protocol::ProtocolError>(&item)) coordinator.on_bad_request(*error);
-  if (const auto* message = std::get_if<RankMessage>(&item)) coordinator.on_rank_message(*message);
-  if (std::holds_alternative<EndOfInput>(item)) coordinator.on_end_of_input();
-}
-
-Item item_of(const Bytes& message) {
-  try {
-    return decode<RankMessage>(message);
-  } catch (const std::exception& e) {
-    fmt::print(stderr, "cp-pool-worker: rank 0: {}\n", e.what());
-    return EndOfInput{};
+// Hands over the driver's requests, then the end of input, also when reading fails. Runs on a thread of its own, so
+// that requests arrive during a case; the thread ends with the process at the latest. fd is not owned.
+void read_requests(int fd, RankZero& rank_zero) {
+  protocol::LineFramer framer(protocol::LineFramer::Stream::requests);
+  std::array<char, std::size_t{64} << 10U> buffer;
+  for (;;) {
+    pollfd ready{fd, POLLIN, 0};  // another process may have made the input non-blocking
+    poll(&ready, 1, -1);
+    const ssize_t got = read(fd, buffer.data(), buffer.size());
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (got <= 0) break;
+    const std::string_view bytes(buffer.data(), static_cast<std::size_t>(got));
+    for (const protocol::Line& line : framer.feed(bytes)) rank_zero.take(item_of(line));
   }
+  rank_zero.take(EndOfInput{});
 }
 
 }  // namespace
 
 bool serve_rank_zero(MessageServer& server, const protocol::ReadyEvent& ready, FaultInjector faults, int stdin_fd,
                      int stdout_fd) {
-  try {
-    const auto items = std::make_shared<ThreadQueue<Item>>();
-    ServerPorts ports(server, std::move(faults), stdout_fd);
-    Coordinator coordinator(ports, ready);
-    std::thread([=] { read_requests(stdin_fd, items); }).detach();
-    server.on_rank0([&items](const Bytes& message) { items->put(item_of(message)); });
-    while (!coordinator.finished()) {
-      if (const std::optional<Item> item = items->take(coordinator.next_deadline())) {
-        dispatch(coordinator, *item);
-      } else {
-        coordinator.on_time();
-      }
-    }
-    server.on_rank0(nullptr);
-    return coordinator.stopped_cleanly();
-  } catch (const std::exception& e) {
-    fmt::print(stderr, "cp-pool-worker: rank 0: the protocol thread failed: {}\n", e.what());
-    _exit(1);
-  }
+  const auto rank_zero = std::make_shared<RankZero>(server, ready, std::move(faults), stdout_fd);
+  std::thread([=] { read_requests(stdin_fd, *rank_zero); }).detach();
+  server.on_rank0([=](const Bytes& message) { rank_zero->take(item_of(message)); });
+  const bool clean = rank_zero->serve();
+  server.on_rank0(nullptr);
+  return clean;
 }
 
 void write_response(int fd, const protocol::Event& event, const std::function<void()>& half_way) {

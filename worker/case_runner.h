@@ -56,9 +56,14 @@ class CaseRunner {
   // are being connected.
   virtual std::vector<Preparation> rehearsals(const at::Device& /*device*/) { return {}; }
   virtual RankReport run(const Case& c, const CpGroups& groups, const RunOptions& options) = 0;
+  // Whether the last call has taken the groups that calls share from this rank. Asked after reset().
+  virtual bool lost_groups() { return false; }
   // Runs the function of a call, {"function": .., "arguments": {..}}, as `run` of protocol.md has it. Only for runners
-  // with "calls" in their capabilities. Of the options id, device and deadline are set.
-  virtual CallReport run_call(const nlohmann::json& /*call*/, const RunOptions& /*options*/) { return {}; }
+  // with "calls" in their capabilities. Of the options id, device and deadline are set. renew_groups: some rank has
+  // lost the groups, so that all make them again.
+  virtual CallReport run_call(const nlohmann::json& /*call*/, const RunOptions& /*options*/, bool /*renew_groups*/) {
+    return {};
+  }
   // Returns `begun` and `idle` of the case or call that runs or has run last; nothing if they are not known. Called
   // from any thread.
   virtual std::optional<GroupHistory> history() { return {}; }

@@ -80,6 +80,7 @@ void Coordinator::handle(const protocol::RunRequest& request) {
            .perf = request.options.perf,
            .diagnosis_ms = request.options.diagnosis_ms};
   resets_ = 0;
+  renew_groups_ = false;
   arrivals_.clear();
   state_ = State::running;
   RunCommand command = request;
@@ -142,10 +143,12 @@ void Coordinator::handle(const RankStarted& started) {
 }
 
 void Coordinator::handle(const CaseReset& reset) {
-  if (!is_current(reset.seq) || ++resets_ < world_size_) return;
+  if (!is_current(reset.seq)) return;
+  renew_groups_ = renew_groups_ || reset.lost_groups;
+  if (++resets_ < world_size_) return;
   // The event is sent before any rank begins, so that the driver can attribute a rank's death to the case.
   ports_.emit(protocol::StartedEvent{reset.seq});
-  if (state_ == State::running) ports_.command(BeginCommand{reset.seq, true});
+  if (state_ == State::running) ports_.command(BeginCommand{reset.seq, true, renew_groups_});
 }
 
 void Coordinator::handle(const CasePhase& phase) {
@@ -196,7 +199,7 @@ void Coordinator::abort_case() {
   state_ = State::freeing;
   deadline_ = ports_.now() + limits_.free;
   ports_.watch(AbortCommand{generation_});
-  if (resets_ < world_size_) ports_.command(BeginCommand{case_.seq, false});
+  if (resets_ < world_size_) ports_.command(BeginCommand{case_.seq, false, false});
   if (arrivals_.none()) return;
   ports_.command(LeaveCommand{case_.seq, false, ""});
   case_.absent = arrivals_.absent(world_size_);

@@ -110,6 +110,7 @@ class Coordinator {
   bool result_is_out_ = false;            // case_'s result has been sent, but not its diagnosis
   std::vector<DiagnosisDone> diagnoses_;  // in order of arrival
   int resets_ = 0;
+  bool renew_groups_ = false;
   Arrivals arrivals_;  // ranks that are at the end of the case, or of its diagnosis
   int rebuilt_ = 0;
   int generation_ = 0;

@@ -64,7 +64,8 @@ class FakePorts final : public Coordinator::Ports {
     return fmt::format("run {} {}", command.seq, command.call.dump());
   }
   static std::string words(const BeginCommand& command) {
-    return fmt::format("{} {}", command.go ? "begin" : "do not begin", command.seq);
+    const char* const groups = command.renew_groups ? " with new groups" : "";
+    return fmt::format("{} {}{}", command.go ? "begin" : "do not begin", command.seq, groups);
   }
   static std::string words(const LeaveCommand& command) {
     return fmt::format("{} {}{}{}", command.go ? "leave" : "give up", command.seq,
@@ -225,6 +226,16 @@ TEST_F(CoordinatorTest, SaysStartedAfterTheResetOnEveryRankAndThenLetsThemBegin)
   for (int rank = 0; rank < 2; ++rank) done(rank, 1);
   start(2);
   EXPECT_EQ(say(CaseReset{1, 2}), "nothing") << "the resets of the case before do not count";
+}
+
+TEST_F(CoordinatorTest, RanksMakeTheirGroupsAnewIfOneHasLostThem) {
+  start(1);
+  say(CaseReset{1, 1, /*lost_groups=*/true});
+  EXPECT_EQ(say(CaseReset{0, 1}), "started 1, begin 1 with new groups");
+  for (int rank = 0; rank < 2; ++rank) done(rank, 1);
+  start(2);
+  say(CaseReset{1, 2});
+  EXPECT_EQ(say(CaseReset{0, 2}), "started 2, begin 2");
 }
 
 TEST_F(CoordinatorTest, ARankThatFailsToResetKeepsTheOthersFromBeginning) {

@@ -151,10 +151,10 @@ void RankCompute::run_case(const protocol::RunRequest& request, RankOutcome& out
   }
   parts_.faults.start_case(request.id, request.seq);
   set_current_phase(case_phase::kBegin);
-  messages_.to_rank0(CaseReset{outcome.rank, request.seq});
-  wait_for<BeginCommand>(request.seq, {}, "the case ended before it began");
+  messages_.to_rank0(CaseReset{outcome.rank, request.seq, parts_.runner.lost_groups()});
+  const auto begin = wait_for<BeginCommand>(request.seq, {}, "the case ended before it began");
   parts_.faults.reach(Fault::Phase::before);
-  if (!request.call.is_null()) return run_call(request, outcome);
+  if (!request.call.is_null()) return run_call(request, begin->renew_groups, outcome);
 
   // Every rank parses the case itself, so that cases and ranks share nothing.
   const Case posed = parse_case(request.case_json, "case");
@@ -212,7 +212,7 @@ void RankCompute::run_case(const protocol::RunRequest& request, RankOutcome& out
   take_report(std::move(report), outcome);
 }
 
-void RankCompute::run_call(const protocol::RunRequest& request, RankOutcome& outcome) {
+void RankCompute::run_call(const protocol::RunRequest& request, bool renew_groups, RankOutcome& outcome) {
   outcome.backend = parts_.runner.backend({}, parts_.device);
   set_deadline();
   RunOptions options;
@@ -224,7 +224,7 @@ void RankCompute::run_call(const protocol::RunRequest& request, RankOutcome& out
   CallReport report;
   {
     const PhaseTimer timer(outcome, kCall);
-    report = parts_.runner.run_call(request.call, options);
+    report = parts_.runner.run_call(request.call, options, renew_groups);
   }
   parts_.faults.reach(Fault::Phase::after);
   outcome.verdict = CaseOutcome::pass;

@@ -56,7 +56,7 @@ class RankCompute {
   template <typename Command>
   std::optional<Command> wait_for(std::int64_t seq, std::optional<Clock::time_point> deadline, const char* ended);
   void run_case(const protocol::RunRequest& request, RankOutcome& outcome);
-  void run_call(const protocol::RunRequest& request, RankOutcome& outcome);
+  void run_call(const protocol::RunRequest& request, bool renew_groups, RankOutcome& outcome);
   std::optional<Diagnosis> diagnose(const DiagnoseCommand& command);
   std::optional<Diagnosis> diagnose(const DiagnoseCommand& command, Clock::time_point start, bool own_dtype);
   // Sets deadline_ in the communicators that the case in progress uses.

@@ -24,9 +24,12 @@ namespace cp_pool {
 using RunCommand = protocol::RunRequest;  // without lengths: each rank computes them from the case
 struct BeginCommand {  // every rank has reset its state, and the driver knows that the case has started
   std::int64_t seq = 0;
-  bool go = true;  // false: a rank has failed before, or the case was cancelled
+  bool go = true;             // false: a rank has failed before, or the case was cancelled
+  bool renew_groups = false;  // a rank has lost its groups
 
-  static constexpr auto fields() { return FieldList{optional<&BeginCommand::seq, &BeginCommand::go>()}; }
+  static constexpr auto fields() {
+    return FieldList{optional<&BeginCommand::seq, &BeginCommand::go, &BeginCommand::renew_groups>()};
+  }
 };
 struct LeaveCommand {  // every rank has reached the end of the case or of its diagnosis
   std::int64_t seq = 0;
@@ -82,8 +85,11 @@ struct RankStarted {
 struct CaseReset {  // the rank has reset its state and waits for BeginCommand
   int rank = 0;
   std::int64_t seq = 0;
+  bool lost_groups = false;  // CaseRunner::lost_groups
 
-  static constexpr auto fields() { return FieldList{optional<&CaseReset::rank, &CaseReset::seq>()}; }
+  static constexpr auto fields() {
+    return FieldList{optional<&CaseReset::rank, &CaseReset::seq, &CaseReset::lost_groups>()};
+  }
 };
 struct CasePhase {
   std::int64_t seq = 0;

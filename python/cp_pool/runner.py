@@ -220,8 +220,9 @@ class Runner:
 
     # --- Cases --------------------------------------------------------------------------------------------------------
 
-    def reset(self) -> None:
-        """Restores the state of the interpreter. Is called before each case."""
+    def reset(self) -> bool:
+        """Restores the state of the interpreter. Is called before each case. Returns whether the last call has taken
+        the group of all ranks from this one."""
         assert self._state is not None
         if self._calls.changed():  # cp-pool starts other ranks for this case, since it has not begun
             print("cp-pool: this rank ends, because a file of its calls has changed", file=sys.stderr, flush=True)
@@ -234,6 +235,7 @@ class Runner:
         self._destroy_groups_of_call()
         self._step_number = 0
         self._place_when_freed = ""
+        return self._has_lost_world()
 
     def begin(self, case_id: str, groups: list[list[int]], inner: list[list[int]], outer: list[list[int]]) -> None:
         """Makes the process groups that no earlier case has needed. Every rank calls it before anything else of the
@@ -252,37 +254,37 @@ class Runner:
         self._connection.inner_group = self._own_of(inner)
         self._connection.outer_group = self._own_of(outer)
 
-    def run_call(self, case_id: str, function: str, arguments: str) -> tuple[str, set[str]]:
-        """Runs the function of a call. Returns its value as JSON, and what it has left behind."""
+    def run_call(self, case_id: str, function: str, arguments: str, renew_groups: bool) -> tuple[str, set[str]]:
+        """Runs the function of a call. Returns its value as JSON, and what it has left behind. renew_groups: a rank has
+        lost the group of all ranks, so that all make it again."""
         self._case_id = case_id
         self._in_case = self._calling = True
-        return self.call(self._call, function, arguments)  # type: ignore[no-any-return]
+        return self.call(self._call, function, arguments, renew_groups)  # type: ignore[no-any-return]
 
-    def _call(self, function: str, arguments: str) -> tuple[str, set[str]]:
+    def _call(self, function: str, arguments: str, renew_groups: bool) -> tuple[str, set[str]]:
         assert self._store is not None
         calls = self._calls
         calls.number += 1
-        if self._store.check([f"changed/{calls.number - 1}"]):  # on any rank
+        if renew_groups:
             self._make_world(PrefixStore(f"world/{calls.number}", self._store))
         world = self._world
         assert world is not None
         self._groups_before_call = set(_groups())
         store = PrefixStore(f"call/{calls.number}", self._store)
         ranks = Ranks(world.rank, world.world_size, world.device, world.group, store, calls.number)
-        try:
-            return calls.run(ranks, function, arguments)
-        finally:
-            if dist.group.WORLD is not world.group:  # every rank makes it again before the next call
-                self._store.set(f"changed/{calls.number}", "")
+        return calls.run(ranks, function, arguments)
 
     def _destroy_groups_of_call(self) -> None:
         """Destroys the process groups that the last call has made. A rank that has made one may not destroy it before
         its peers have made it too, so this comes after all ranks have ended the call."""
         before, self._groups_before_call = self._groups_before_call, None
-        if before is None or self._world is None or dist.group.WORLD is not self._world.group:
+        if before is None or self._has_lost_world():
             return
         for group in [group for group in _groups() if group not in before]:
             dist.destroy_process_group(group)
+
+    def _has_lost_world(self) -> bool:
+        return self._world is not None and dist.group.WORLD is not self._world.group
 
     def close(self) -> None:
         """Is called before the process ends in order."""

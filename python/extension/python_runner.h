@@ -49,7 +49,7 @@ class PythonRunner final : public CaseRunner {
 
   void reset(const at::Device& device) override {
     reset_numeric_state(device);
-    with_python(breaker_, [&] { runner_.attr("reset")(); });
+    lost_groups_ = with_python(breaker_, [&] { return runner_.attr("reset")().cast<bool>(); });
   }
   std::string skip_reason(const Case& c, const at::Device& device) override {
     return implementation_.skip_reason(c, device);
@@ -70,14 +70,15 @@ class PythonRunner final : public CaseRunner {
     watch_group_operations(options.perf ? 1 : kMostOperations);
     return run_case(implementation_, c, groups, options);
   }
-  CallReport run_call(const nlohmann::json& call, const RunOptions& options) override {
+  bool lost_groups() override { return lost_groups_; }
+  CallReport run_call(const nlohmann::json& call, const RunOptions& options, bool renew_groups) override {
     const auto ends = begin_case(options.deadline);
     const auto arguments = call.find("arguments");
     const std::string given = arguments == call.end() ? "{}" : arguments->dump();
     implementation_.forget_idle();
     watch_group_operations(kMostOperations);
     auto [value, remarks] = with_python(breaker_, [&] {
-      return runner_.attr("run_call")(options.id, call.at("function").get<std::string>(), given)
+      return runner_.attr("run_call")(options.id, call.at("function").get<std::string>(), given, renew_groups)
           .cast<std::pair<std::string, std::set<std::string>>>();
     });
     return {.value = nlohmann::json::parse(value), .remarks = std::move(remarks)};
@@ -138,6 +139,7 @@ class PythonRunner final : public CaseRunner {
   py::object runner_;
   WaitBreaker breaker_;
   PythonImplementation implementation_;
+  bool lost_groups_ = false;
   std::mutex mutex_;
   int generation_ = 0;
 };

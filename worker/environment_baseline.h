@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <map>
 #include <string>
-#include <string_view>
 #include <unistd.h>
+#include <vector>
 
 namespace cp_pool {
 
@@ -13,28 +13,35 @@ class EnvironmentBaseline {
  public:
   // Undoes every setenv, putenv and unsetenv since the snapshot. Leaves unchanged variables alone.
   void restore() const {
-    const std::map<std::string, std::string> now = variables();
+    const std::vector<std::string> entries = read_entries();
+    if (entries == entries_) return;
+    const std::map<std::string, std::string> now = variables(entries);
+    const std::map<std::string, std::string> before = variables(entries_);
     for (const auto& [name, value] : now) {
-      if (!variables_.contains(name)) unsetenv(name.c_str());
+      if (!before.contains(name)) unsetenv(name.c_str());
     }
-    for (const auto& [name, value] : variables_) {
+    for (const auto& [name, value] : before) {
       const auto current = now.find(name);
       if (current == now.end() || current->second != value) setenv(name.c_str(), value.c_str(), 1);
     }
   }
 
  private:
-  static std::map<std::string, std::string> variables() {
+  static std::vector<std::string> read_entries() {
+    std::vector<std::string> out;
+    for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) out.emplace_back(*entry);
+    return out;
+  }
+  static std::map<std::string, std::string> variables(const std::vector<std::string>& entries) {
     std::map<std::string, std::string> out;
-    for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-      const std::string_view text = *entry;
-      const std::size_t equals = text.find('=');
-      if (equals != std::string_view::npos) out.emplace(text.substr(0, equals), text.substr(equals + 1));
+    for (const std::string& entry : entries) {
+      const std::size_t equals = entry.find('=');
+      if (equals != std::string::npos) out.emplace(entry.substr(0, equals), entry.substr(equals + 1));
     }
     return out;
   }
 
-  std::map<std::string, std::string> variables_ = variables();
+  std::vector<std::string> entries_ = read_entries();
 };
 
 }  // namespace cp_pool

@@ -4,7 +4,6 @@ module makes ranks that run calls alone."""
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
@@ -180,23 +179,17 @@ class Descriptors:
 
     def now(self) -> set[int]:
         # Since 6.2 Linux reports their number as the size of the folder, and 0 before.
-        if os.stat("/proc/self/fd").st_size != len(self._known) or not all(map(_is_open, self._known)):
-            self._known = _descriptors()
+        if os.stat("/proc/self/fd").st_size != len(self._known) or not _are_open(self._known):
+            # One of them, that of listdir itself, has been closed since.
+            self._known = {fd for fd in map(int, os.listdir("/proc/self/fd")) if _are_open({fd})}
         return self._known
 
 
-def _descriptors() -> set[int]:
-    """The file descriptors that this process has open."""
-    return {fd for fd in map(int, os.listdir("/proc/self/fd")) if _is_open(fd)}
-
-
-def _is_open(fd: int) -> bool:
-    """False for one that has been closed, as that of listdir itself."""
+def _are_open(descriptors: set[int]) -> bool:
     try:
-        fcntl.fcntl(fd, fcntl.F_GETFD)
+        return all(flag is not None for flag in map(os.get_inheritable, descriptors))
     except OSError:
         return False
-    return True
 
 
 def _files(descriptors: set[int]) -> set[str]:

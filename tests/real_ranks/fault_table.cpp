@@ -84,9 +84,8 @@ FaultExpectation expectation_of(const FaultRow& row) {
   if (is_harmless(row)) return kHarmless;
   if (row.kind == "wrong") return {.outcomes = {"fail"}, .retired = {""}, .next = {"pass"}};
   if (is_one_of(row.kind, {"hang", "spin", "deaf", "sigstop"})) return of_hang(row);
-  if (row.kind == "wait" && row.phase != "after") return of_hang(row);
-  if ((throws(row) || row.kind == "wait") && is_during_the_case(row))
-    return {.outcomes = {"error"}, .retired = {""}, .next = {"pass"}};
+  if (row.kind == "wait" && is_during_the_case(row)) return of_hang(row);
+  if (throws(row) && is_during_the_case(row)) return {.outcomes = {"error"}, .retired = {""}, .next = {"pass"}};
   return of_death(row);
 }
 

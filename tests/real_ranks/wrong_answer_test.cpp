@@ -167,7 +167,7 @@ TEST(WrongAnswer, OfAnyRankTensorAndCommunicationTypeIsAFailToTheExitCode) {
   const TemporaryPath junit("wrong.xml");
   std::ofstream(matrix.get()) << wrong_answer_matrix();
   DriverRun run({"run", "--matrix", matrix.get(), "--worker", wrong_answer_worker(), "--junit", junit.get(), "--device",
-                 "cpu", "--no-progress", "--no-diagnosis"});
+                 "cpu", "--slots", "2", "--no-progress", "--no-diagnosis"});
   EXPECT_EQ(run.wait(), 100);
 
   const std::vector<json> events = run.events();

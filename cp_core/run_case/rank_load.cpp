@@ -1,11 +1,15 @@
 #include "cp_core/run_case/rank_load.h"
 
 #include <algorithm>
+#include <chrono>
 #include <numeric>
 #include <variant>
 
+#include <fmt/format.h>
+
 #include "cases/comm_facts.h"
 #include "cases/mask.h"
+#include "cp_core/cuda/device.h"
 
 namespace cp_pool {
 
@@ -119,6 +123,29 @@ std::size_t estimated_device_bytes(const verify::CanonicalProblem& problem, int 
   return static_cast<std::size_t>(kBytesOfElement * elements + kBytesOfBias * bias +
                                   kBytesOfScore * std::min(kMostScores, scores * static_cast<double>(heads_of_share)) +
                                   kRest);
+}
+
+std::string shortage_on_shared_gpu(const verify::CanonicalProblem& problem, Communicator& cp, const at::Device& device,
+                                   int ranks_on_gpu, const std::function<void()>& forget) {
+  constexpr std::int64_t kBarrierTag = -2;  // differs from the seq of every case
+  const std::size_t need = estimated_device_bytes(problem, cp.size()) * static_cast<std::size_t>(ranks_on_gpu);
+  std::size_t free = 0;
+  const auto fits = [&] {
+    // This call and the one below are collective, so all ranks have released their cached memory before any looks, and
+    // no rank allocates before all have looked.
+    (void)anywhere(false, cp, device, "memory of ranks that share a GPU");
+    free = cuda_device().memory().free_bytes;
+    return !anywhere(need > free, cp, device, "whether the case fits");
+  };
+  if (fits()) return {};
+  forget();
+  cp.checked_barrier(kBarrierTag, std::chrono::seconds(10));  // lets ranks close each other's memory
+  cuda_device().release_cached_memory();
+  if (fits()) return {};
+  if (need <= free) return "the ranks of another GPU need more memory than is free there";
+  constexpr double kGiB = 1U << 30U;
+  return fmt::format("{} ranks that share a GPU need about {:.1f} GiB of it together, and {:.1f} GiB are free",
+                     ranks_on_gpu, static_cast<double>(need) / kGiB, static_cast<double>(free) / kGiB);
 }
 
 }  // namespace cp_pool

@@ -112,45 +112,6 @@ std::shared_ptr<const Expected> expected_of(const verify::CanonicalProblem& prob
   return expected;
 }
 
-// Decides whether a case fits into a GPU that several ranks share, all of which run the case at the same time.
-class SharedMemory {
- public:
-  SharedMemory(const verify::CanonicalProblem& problem, Communicator& cp, const RunOptions& options)
-      : cp_(cp),
-        options_(options),
-        need_(estimated_device_bytes(problem, cp.size()) * static_cast<std::size_t>(options.ranks_on_gpu)) {}
-
-  // Returns why the case needs more memory than there is, as a sentence; empty if it fits. Drops cached results of
-  // earlier cases if that is needed. The same on every rank.
-  std::string memory_problem() {
-    if (fits()) return {};
-    cache_of(cp_, options_).expected.clear();
-    cp_.checked_barrier(kBarrierTag, std::chrono::seconds(10));  // lets ranks close each other's memory
-    cuda_device().release_cached_memory();
-    if (fits()) return {};
-    if (need_ <= free_) return "the ranks of another GPU need more memory than is free there";
-    constexpr double kGiB = 1U << 30U;
-    return fmt::format("{} ranks that share a GPU need about {:.1f} GiB of it together, and {:.1f} GiB are free",
-                       options_.ranks_on_gpu, static_cast<double>(need_) / kGiB, static_cast<double>(free_) / kGiB);
-  }
-
- private:
-  static constexpr std::int64_t kBarrierTag = -2;  // differs from the seq of every case
-
-  bool fits() {
-    // This call and the one below are collective, so all ranks have released their cached memory before any looks, and
-    // no rank allocates before all have looked.
-    (void)anywhere(false, cp_, options_.device, "memory of ranks that share a GPU");
-    free_ = cuda_device().memory().free_bytes;
-    return !anywhere(need_ > free_, cp_, options_.device, "whether the case fits");
-  }
-
-  Communicator& cp_;
-  const RunOptions& options_;
-  std::size_t need_;
-  std::size_t free_ = 0;
-};
-
 class CaseRun {
  public:
   CaseRun(Implementation& implementation, const Case& c, const SequenceLengths& lengths,
@@ -391,8 +352,9 @@ RankReport run_case(Implementation& implementation, const Case& c, const CpGroup
   verify::Sharding& sharding = plan.sharding;
   sharding.bound_factor *= options.bound_factor;
   if (options.shares_gpus) {
-    const auto problem = verify::canonical_problem(c, lengths);
-    std::string reason = SharedMemory(problem, *groups.cp, options).memory_problem();
+    const auto forget = [&] { cache_of(*groups.cp, options).expected.clear(); };
+    std::string reason = shortage_on_shared_gpu(verify::canonical_problem(c, lengths), *groups.cp, options.device,
+                                                options.ranks_on_gpu, forget);
     if (!reason.empty()) return skip(std::move(reason));
   }
   if (options.sets_global_flags) {

@@ -56,7 +56,7 @@ class CaseRunner {
   // are being connected.
   virtual std::vector<Preparation> rehearsals(const at::Device& /*device*/) { return {}; }
   virtual RankReport run(const Case& c, const CpGroups& groups, const RunOptions& options) = 0;
-  // Whether the last call has taken the groups that calls share from this rank. Asked after reset().
+  // Whether the last call has taken the groups that calls share from this rank.
   virtual bool lost_groups() { return false; }
   // Runs the function of a call, {"function": .., "arguments": {..}}, as `run` of protocol.md has it. Only for runners
   // with "calls" in their capabilities. Of the options id, device and deadline are set. renew_groups: some rank has

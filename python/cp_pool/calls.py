@@ -187,9 +187,11 @@ class Descriptors:
 
 def _are_open(descriptors: set[int]) -> bool:
     try:
-        return all(flag is not None for flag in map(os.get_inheritable, descriptors))
+        for fd in descriptors:
+            os.get_inheritable(fd)
     except OSError:
         return False
+    return True
 
 
 def _files(descriptors: set[int]) -> set[str]:

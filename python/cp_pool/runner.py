@@ -220,9 +220,8 @@ class Runner:
 
     # --- Cases --------------------------------------------------------------------------------------------------------
 
-    def reset(self) -> bool:
-        """Restores the state of the interpreter. Is called before each case. Returns whether the last call has taken
-        the group of all ranks from this one."""
+    def reset(self) -> None:
+        """Restores the state of the interpreter. Is called before each case."""
         assert self._state is not None
         if self._calls.changed():  # cp-pool starts other ranks for this case, since it has not begun
             print("cp-pool: this rank ends, because a file of its calls has changed", file=sys.stderr, flush=True)
@@ -235,7 +234,6 @@ class Runner:
         self._destroy_groups_of_call()
         self._step_number = 0
         self._place_when_freed = ""
-        return self._has_lost_world()
 
     def begin(self, case_id: str, groups: list[list[int]], inner: list[list[int]], outer: list[list[int]]) -> None:
         """Makes the process groups that no earlier case has needed. Every rank calls it before anything else of the
@@ -278,12 +276,13 @@ class Runner:
         """Destroys the process groups that the last call has made. A rank that has made one may not destroy it before
         its peers have made it too, so this comes after all ranks have ended the call."""
         before, self._groups_before_call = self._groups_before_call, None
-        if before is None or self._has_lost_world():
+        if before is None or self.has_lost_world():
             return
         for group in [group for group in _groups() if group not in before]:
             dist.destroy_process_group(group)
 
-    def _has_lost_world(self) -> bool:
+    def has_lost_world(self) -> bool:
+        """Whether a call has taken the group of all ranks from this one."""
         return self._world is not None and dist.group.WORLD is not self._world.group
 
     def close(self) -> None:

@@ -49,7 +49,7 @@ class PythonRunner final : public CaseRunner {
 
   void reset(const at::Device& device) override {
     reset_numeric_state(device);
-    lost_groups_ = with_python(breaker_, [&] { return runner_.attr("reset")().cast<bool>(); });
+    with_python(breaker_, [&] { runner_.attr("reset")(); });
   }
   std::string skip_reason(const Case& c, const at::Device& device) override {
     return implementation_.skip_reason(c, device);
@@ -70,7 +70,9 @@ class PythonRunner final : public CaseRunner {
     watch_group_operations(options.perf ? 1 : kMostOperations);
     return run_case(implementation_, c, groups, options);
   }
-  bool lost_groups() override { return lost_groups_; }
+  bool lost_groups() override {
+    return with_python(breaker_, [&] { return runner_.attr("has_lost_world")().cast<bool>(); });
+  }
   CallReport run_call(const nlohmann::json& call, const RunOptions& options, bool renew_groups) override {
     const auto ends = begin_case(options.deadline);
     const auto arguments = call.find("arguments");
@@ -139,7 +141,6 @@ class PythonRunner final : public CaseRunner {
   py::object runner_;
   WaitBreaker breaker_;
   PythonImplementation implementation_;
-  bool lost_groups_ = false;
   std::mutex mutex_;
   int generation_ = 0;
 };

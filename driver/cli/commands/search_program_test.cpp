@@ -18,8 +18,8 @@ class SearchProgram : public CommandLine {
   }
 
   [[nodiscard]] Words search_words(const std::vector<std::string>& rules, const Words& more = {}) const {
-    return with({kProgram, "search", "--seed", "7", "--filter", "cp_size<=2", "--worker", worker(rules), "--grace",
-                 "100ms", "--events", path("e")},
+    return with({kProgram, "search", "--seed", "7", "--filter", "cp_size<=2", "--worker", worker(rules), "--slots", "2",
+                 "--grace", "100ms", "--events", path("e")},
                 more);
   }
   Finished search(const std::vector<std::string>& rules, const Words& more = {}) {
@@ -73,9 +73,9 @@ TEST_F(SearchProgram, FindsTheSmallestCaseOfAWrongAnswer) {
   const std::size_t block = done.out.find("fail  " + smallest);
   ASSERT_NE(block, std::string::npos) << done.out;
   const std::string end = done.out.substr(block);
-  EXPECT_THAT(end, AllOf(HasSubstr("rank 0: dq: error 0.5 > bound 0.25"),
-                         HasSubstr("\nfound: fail of dq, first in search/7-"), HasSubstr("\nfound 1 failure"),
-                         HasSubstr("\n  fail of dq: " + small), HasSubstr("\nkept in " + state)));
+  EXPECT_THAT(
+      end, AllOf(HasSubstr("rank 0: dq: error 0.5 > bound 0.25"), HasSubstr("\nfound: fail of dq, first in search/7-"),
+                 HasSubstr("\nfound 1 failure:\n  fail of dq: " + small), HasSubstr("\nkept in " + state)));
   // Of the failures on the way only the first is shown in full.
   EXPECT_EQ(done.out.find("rank 0: dq: error", done.out.find("rank 0: dq: error") + 1) > block - 1, true);
   EXPECT_THAT(read_file(path("j")),
@@ -145,7 +145,7 @@ TEST_F(SearchProgram, RunsWhatItHasFoundFirstTheNextTime) {
 
 TEST_F(SearchProgram, AddsNothingToItsFileWithoutARecord) {
   EXPECT_THAT(search({"fail=causal"}, {"--no-record"}),
-              exits(100, out(HasSubstr("\nfound 1 failure"), Not(HasSubstr("\nkept in ")))));
+              exits(100, out(HasSubstr("\nfound 1 failure:\n"), Not(HasSubstr("\nkept in ")))));
   EXPECT_FALSE(std::filesystem::exists(state + "/cp-pool/found"));
   search({"fail=causal"}, {"--found", path("found")});
   const std::string kept = read_file(path("found"));

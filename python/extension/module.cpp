@@ -32,6 +32,7 @@ PythonRunner* the_runner = nullptr;
 // Returns the given faults and those of CP_POOL_INJECT, as in cp-pool-worker.
 std::vector<Fault> read_faults(const std::vector<std::string>& given) {
   std::vector<Fault> faults;
+  faults.reserve(given.size());
   for (const std::string& fault : given) faults.push_back(parse_fault(fault));
   if (const char* const more = std::getenv("CP_POOL_INJECT"))
     std::ranges::move(parse_faults(more), std::back_inserter(faults));

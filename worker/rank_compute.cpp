@@ -55,7 +55,6 @@ void RankCompute::connect(int generation, milliseconds limit, ConnectOptions opt
 }
 
 void RankCompute::serve() {
-  set_current_phase(case_phase::kIdle);
   try {
     while (!exiting_) {
       const ComputeCommand command = messages_.receive();

@@ -18,12 +18,14 @@
 
 #include "cases/case_groups.h"
 #include "cases/case_json.h"
+#include "cases/case_phases.h"
 #include "cp_core/comm/peer/peer_environment.h"
 #include "cp_core/cuda/device.h"
 #include "worker/control_plane.h"
 #include "worker/control_thread.h"
 #include "worker/environment_baseline.h"
 #include "worker/lifeline.h"
+#include "worker/pending_operation.h"
 #include "worker/plan_prefetcher.h"
 #include "worker/protocol/host_resources.h"
 #include "worker/protocol/lifeline_messages.h"
@@ -205,6 +207,7 @@ int serve_as_rank(protocol::RankEnvironment environment, const Options& options,
     compute.connect(0, kConnectLimit, {.on_connected = [&] { clock.mark("data_plane"); }});
     clock.mark("proof");
     clock.note(device.times_ms());
+    set_current_phase(case_phase::kIdle);  // before anybody can know that it has started
     messages.to_rank0(
         RankStarted{{rank, protocol::host_name(), getpid()}, clock.phases_ms(), groups.get().cp->description()});
   });

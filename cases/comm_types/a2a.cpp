@@ -1,3 +1,4 @@
+#include <utility>
 
 #include "cases/comm_facts.h"
 

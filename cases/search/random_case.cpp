@@ -7,6 +7,7 @@
 #include <initializer_list>
 #include <iterator>
 #include <utility>
+#include <vector>
 
 #include "cases/comm_facts.h"
 #include "cases/dual_chunk.h"

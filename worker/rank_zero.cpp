@@ -89,7 +89,7 @@ class RankZero final : Coordinator::Ports {
     while (!finished_) {
       if (!deadline_) {
         changed_.wait(lock);
-      } else if (changed_.wait_until(lock, *deadline_) == std::cv_status::timeout) {
+      } else if (const auto until = *deadline_; changed_.wait_until(lock, until) == std::cv_status::timeout) {
         deadline_.reset();  // until the coordinator has been told
         lock.unlock();
         take(DeadlinePassed{});
